@@ -3,7 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
-#include "converters.hpp"
+#include "precision_converters.hpp"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/optim/param_groups.hpp"
-#include "converters.hpp"
 #include "datasets.hpp"
+#include "precision_converters.hpp"
 #include "value.hpp"
 
 #include <fmt/format.h>

@@ -5,10 +5,10 @@
 #include "check.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/models/hub_model.hpp"
-#include "converters.hpp"
 #include "datasets.hpp"
 #include "deck.hpp"
 #include "folder_pattern.hpp"
+#include "precision_converters.hpp"
 #include "suggestions.hpp"
 #include "tensor_parallel.hpp"
 

@@ -172,7 +172,7 @@ const std::vector<Option>& options() {
     static const std::vector<Option> all = [] {
         std::vector<Option> table;
         for (auto& part : {job_options(), model_options(), training_options(), parallel_options(),
-                           quantize_options(), other_options(), ignored_options()})
+                           precision_options(), other_options(), ignored_options()})
             table.insert(table.end(), part.begin(), part.end());
         // the options of a section together; sections in the order in which they first appear
         std::map<std::string, size_t> sections;

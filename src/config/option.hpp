@@ -115,7 +115,7 @@ std::vector<Option> job_options();
 std::vector<Option> model_options();
 std::vector<Option> training_options();
 std::vector<Option> parallel_options();
-std::vector<Option> quantize_options();
+std::vector<Option> precision_options();
 std::vector<Option> other_options();
 std::vector<Option> ignored_options();
 

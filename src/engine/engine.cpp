@@ -81,7 +81,7 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 Processor processor_of(const EngineOptions& options) {
     return {.threads = options.threads,
             .architecture = options.architecture,
-            .emulates_8_bits = options.types.quantize.emulate,
+            .emulates_8_bits = options.types.precision.emulate,
             .experts_in_8_bits = options.experts_in_8_bits,
             .cudnn_bytes = options.cudnn_bytes,
             .deterministic = options.deterministic,
@@ -139,7 +139,7 @@ Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Lo
                            place_in(options.mesh, options.rank),
                            parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
                            recomputed_)),
-      quantized_weights_(model_->parameters()),
+      one_scale_weights_(model_->parameters()),
       gathered_(model_->parameters(), options.gather),
       executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(*model_, &gathered_),
                 exec_),
@@ -152,7 +152,7 @@ Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Lo
                                 options_.exchanges, options.backend, options_.overlap_pairs},
                                Mesh::planned(options.mesh, options.rank));
     measure_update();
-    plan_ = plan_training(options_, *model_, quantized_weights_, gathered_, layers_);
+    plan_ = plan_training(options_, *model_, one_scale_weights_, gathered_, layers_);
 }
 
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
@@ -176,7 +176,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     kernels_ = &kernels;
     const Memory& memory = device.memory();
     model_->allocate(true, device);
-    quantized_weights_.allocate();
+    one_scale_weights_.allocate();
     step_.emplace(device);
     validation_.emplace(device);
     gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
@@ -352,10 +352,10 @@ void Engine::submit_update() {
                  (*mesh_)[owner_axes]);
     if (options_.limits) agree_on_refusal();
     const WholeMatrices matrices(matrix_ranks_, temp_);
-    quantized_weights_.begin_update(exec_, *kernels_);
+    one_scale_weights_.begin_update(exec_, *kernels_);
     optimizer_.update(exec_, *kernels_, model_->parameters(), step_->scalars(), &matrices,
                       offloaded_ ? &*offloaded_ : nullptr);
-    quantized_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
+    one_scale_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
     model_->after_update(exec_, *kernels_, counts_, step_->scalars());
 }
 
@@ -381,7 +381,7 @@ void Engine::agree_on_refusal() {
 
 void Engine::renew_weights() {
     model_->parameters().refresh_compute(exec_, *kernels_);
-    quantized_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
+    one_scale_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
     gathered_.forget_weights();
 }
 

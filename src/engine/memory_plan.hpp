@@ -8,7 +8,7 @@ namespace coeus {
 
 /// The plan of a rank, from the result of measure_training(). Memory that the CPU holds for a GPU is counted
 /// as host memory; batches are on both.
-MemoryPlan plan_training(const EngineOptions& options, const Model& model, const QuantizedWeights& quantized,
+MemoryPlan plan_training(const EngineOptions& options, const Model& model, const OneScaleWeights& weights,
                          const Gathered& gathered, const LayerMemory& layers);
 
 /// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens

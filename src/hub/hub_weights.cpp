@@ -42,14 +42,14 @@ void HubElements::read_in(int64_t first, int64_t end) const {
         files_->read_in(entry, entry.data + begin, after - begin);
     };
     switch (kind_) {
-        case Quantization::Kind::none:
+        case PackedFormat::Kind::none:
             bytes_of(*values_, first * size_of(dtype_), end * size_of(dtype_));
             break;
-        case Quantization::Kind::mxfp4:
+        case PackedFormat::Kind::mxfp4:
             bytes_of(*values_, first / 2, div_ceil(end, 2));
             bytes_of(*scales_, first / mxfp4_block, div_ceil(end, mxfp4_block));
             break;
-        case Quantization::Kind::fp8:
+        case PackedFormat::Kind::fp8:
             bytes_of(*values_, first, end);
             bytes_of(*scales_, 0, scales_->shape.count() * size_of(scales_->dtype));
             break;
@@ -58,7 +58,7 @@ void HubElements::read_in(int64_t first, int64_t end) const {
 
 void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const {
     read_in(first, first + count);
-    if (kind_ == Quantization::Kind::none) {
+    if (kind_ == PackedFormat::Kind::none) {
         convert_elements(to, type, values_->data + first * size_of(dtype_), dtype_, count);
         return;
     }
@@ -66,7 +66,7 @@ void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const
     auto* out = static_cast<std::byte*>(to);
     for (const int64_t end = first + count; first < end;) {
         const int64_t n = std::min(end - first, int64_t(values.size()));
-        if (kind_ == Quantization::Kind::mxfp4)
+        if (kind_ == PackedFormat::Kind::mxfp4)
             decode_mxfp4(values.data(), values_->data, scales_->data, first, n);
         else
             decode_fp8(values.data(), fp8_, first, n);
@@ -78,12 +78,12 @@ void HubElements::read(void* to, Dtype type, int64_t first, int64_t count) const
 
 std::string HubElements::position(int64_t element) const {
     switch (kind_) {
-        case Quantization::Kind::none: return fmt::format("element {}", element);
-        case Quantization::Kind::mxfp4: {
+        case PackedFormat::Kind::none: return fmt::format("element {}", element);
+        case PackedFormat::Kind::mxfp4: {
             const int64_t block = element / mxfp4_block;
             return fmt::format("block {} (scale {} of E8M0)", block, int(scales_->data[block]));
         }
-        case Quantization::Kind::fp8: break;
+        case PackedFormat::Kind::fp8: break;
     }
     const int64_t row = element / fp8_.cols, col = element % fp8_.cols;
     return fmt::format(
@@ -101,7 +101,7 @@ std::string text_prefix(const std::string& folder) {
 HubWeights HubWeights::open(const std::string& folder) {
     HubWeights weights;
     weights.folder_ = folder;
-    weights.quantization_ = read_quantization(folder);
+    weights.packed_format_ = read_packed_format(folder);
     weights.prefix_ = text_prefix(folder);
     weights.files_ = Safetensors::open(folder);
     return weights;
@@ -133,8 +133,8 @@ std::vector<std::string> HubWeights::stored_as(const std::string& of_text) const
     return {name};
 }
 
-void HubWeights::require_kind(Quantization::Kind kind, const std::string& tensor, const char* method) const {
-    if (quantization_.kind != kind)
+void HubWeights::require_kind(PackedFormat::Kind kind, const std::string& tensor, const char* method) const {
+    if (packed_format_.kind != kind)
         throw ConfigError(
             "{}: tensor '{}' is quantized, but config.json has no quantization_config with quant_method "
             "\"{}\"",
@@ -145,17 +145,17 @@ const Safetensors::Entry& HubWeights::scales_of(const std::string& tensor, const
                                                 const Shape& shape) const {
     if (!files_.has(scales))
         throw ConfigError("{}: tensor '{}' is quantized ({}), but there is no tensor '{}' with its scales",
-                          folder_, tensor, quantization_.text(), scales);
+                          folder_, tensor, packed_format_.text(), scales);
     const Safetensors::Entry& entry = files_.entry(scales);
     if (entry.shape != shape)
         throw ConfigError("{}: tensor '{}' is {}, but the scales of '{}' ({}) must be {}", folder_, scales,
-                          entry.shape.text(), tensor, quantization_.text(), shape.text());
+                          entry.shape.text(), tensor, packed_format_.text(), shape.text());
     return entry;
 }
 
 HubElements HubWeights::mxfp4(const HubPlace& place) const {
     const std::string blocks = place.name + blocks_ending, scales = place.name + scales_ending;
-    require_kind(Quantization::Kind::mxfp4, blocks, "mxfp4");
+    require_kind(PackedFormat::Kind::mxfp4, blocks, "mxfp4");
     const int rank = place.shape.rank;
     if (rank != 3)
         throw ConfigError("{}: tensor '{}' cannot be MXFP4: {} is {}, not [experts, rows, columns]", folder_,
@@ -177,7 +177,7 @@ HubElements HubWeights::mxfp4(const HubPlace& place) const {
             throw ConfigError("{}: tensor '{}' has elements of type {}, but MXFP4 has uint8", folder_, name,
                               name_of(type));
     HubElements elements;
-    elements.kind_ = Quantization::Kind::mxfp4;
+    elements.kind_ = PackedFormat::Kind::mxfp4;
     elements.dtype_ = Dtype::bf16;  // two bits of significand
     elements.files_ = &files_;
     elements.values_ = &entry;
@@ -187,20 +187,20 @@ HubElements HubWeights::mxfp4(const HubPlace& place) const {
 
 HubElements HubWeights::fp8(const HubPlace& place) const {
     const std::string scales = place.name + inverse_scale_ending;
-    require_kind(Quantization::Kind::fp8, place.name, "fp8");
+    require_kind(PackedFormat::Kind::fp8, place.name, "fp8");
     if (place.shape.rank < 2)
         throw ConfigError("{}: tensor '{}' is {}, but only matrices can be FP8", folder_, place.name,
                           place.shape.text());
     const Matrices matrices(place.shape);
     Shape shape = place.shape;
-    shape[shape.rank - 2] = div_ceil(matrices.rows, quantization_.block_rows);
-    shape[shape.rank - 1] = div_ceil(matrices.cols, quantization_.block_cols);
+    shape[shape.rank - 2] = div_ceil(matrices.rows, packed_format_.block_rows);
+    shape[shape.rank - 1] = div_ceil(matrices.cols, packed_format_.block_cols);
     const Safetensors::Entry& entry = scales_of(place.name, scales, shape);
     if (!is_float(entry.dtype))
         throw ConfigError("{}: tensor '{}' has elements of type {}, but scales have a floating-point type",
                           folder_, scales, name_of(entry.dtype));
     HubElements elements;
-    elements.kind_ = Quantization::Kind::fp8;
+    elements.kind_ = PackedFormat::Kind::fp8;
     elements.files_ = &files_;
     elements.values_ = &files_.entry(place.name);
     elements.scales_ = &entry;
@@ -209,8 +209,8 @@ HubElements HubWeights::fp8(const HubPlace& place) const {
                      .scale_type = entry.dtype,
                      .rows = matrices.rows,
                      .cols = matrices.cols,
-                     .block_rows = quantization_.block_rows,
-                     .block_cols = quantization_.block_cols};
+                     .block_rows = packed_format_.block_rows,
+                     .block_cols = packed_format_.block_cols};
     return elements;
 }
 

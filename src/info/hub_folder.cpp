@@ -40,7 +40,7 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 // Quantized tensors may have finite codes and scales, and yet elements that are not finite.
-void verify_quantized(const DecoderConfig& model, const HubWeights& weights) {
+void verify_packed(const DecoderConfig& model, const HubWeights& weights) {
     std::map<std::string, HubPlace> places;
     for (const HubTensor& tensor : hub_tensors(model))
         for (const HubPlace& place : tensor.places)
@@ -65,7 +65,7 @@ void verify_quantized(const DecoderConfig& model, const HubWeights& weights) {
 // Compares the weights with those that the model of config.json has.
 void check_complete(const DecoderConfig& model, const HubWeights& weights) {
     const std::string& folder = weights.folder();
-    if (weights.quantization()) entry("quantization", weights.quantization().text());
+    if (weights.packed_format()) entry("quantization", weights.packed_format().text());
     std::vector<std::string> missing, wrong;
     std::map<std::string, HubPlace> expected;
     for (const HubTensor& tensor : hub_tensors(model))
@@ -125,7 +125,7 @@ void show_hub_folder(const std::string& folder, const Options& options) {
         if (options.verify) {
             if (model) {
                 const HubWeights of_model = HubWeights::open(folder);
-                verify_quantized(*model, of_model);
+                verify_packed(*model, of_model);
                 check_hub_copies(of_model, hub_tensors(*model), hub_copies(*model));
             }
             verify_tensors(folder, weights);

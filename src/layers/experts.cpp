@@ -2,7 +2,7 @@
 #include "coeus/layers/experts.hpp"
 
 #include "coeus/layers/exchanges/sequence_parallel.hpp"
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 namespace coeus {
 
@@ -31,7 +31,7 @@ Tensor matrices(Ctx& c, const ExpertWeights& weights, const Storage& storage, co
                 const Division& by) {
     const Tensor w = storage.w;
     if (!form.is_8_bit()) return w;
-    return quantized(c, w.reshape({weights.count, w.rows() / weights.count, w.cols()}), form, by);
+    return in_form(c, w.reshape({weights.count, w.rows() / weights.count, w.cols()}), form, by);
 }
 
 void multiply_groups(Ctx& c, Tensor d, Tensor a, Operand b, const Groups& groups, bool fast) {
@@ -47,7 +47,7 @@ void ExpertProducts::first(Ctx& c, Tensor gate_up, Tensor rows, const Groups& gr
                            const Communicator& ranks) const {
     const RecipeForms forms = forms_of(weights_.w13->recipe());
     const Scope operands(c.temp);
-    const Tensor x = quantized(c, rows, forms.x, Division::whole(), groups),
+    const Tensor x = in_form(c, rows, forms.x, Division::whole(), groups),
                  w = matrices(c, weights_, *weights_.w13, forms.w, rows_over(ranks));
     multiply_groups(c, gate_up, x, transposed(w), groups, true);
     if (weights_.b13) c.k.add_group_bias(c.exec, gate_up, rows_of(weights_, weights_.b13->w), {}, groups);
@@ -60,7 +60,7 @@ Tensor ExpertProducts::second(Ctx& c, Tensor gate_up, Tensor weights, const Grou
     const Scope activation(c.temp);
     const Tensor act = c.temp.alloc(gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
     c.k.gate(c.exec, act, gate_up, weights, groups, gate_);
-    const Tensor x = quantized(c, act, forms.x, columns_over(ranks), groups),
+    const Tensor x = in_form(c, act, forms.x, columns_over(ranks), groups),
                  w = matrices(c, weights_, *weights_.w2, forms.w, columns_over(ranks));
     multiply_groups(c, out, x, transposed(w), groups, true);
     if (weights_.b2 && adds_bias(ranks))
@@ -76,8 +76,8 @@ void ExpertProducts::add(Ctx& c, const Storage& storage, Tensor x, const Divisio
     const RecipeForms forms = forms_of(storage.recipe());
     const bool is_8_bit = forms.x_of_wgrad.is_8_bit();
     const Scope operands(c.temp);
-    const WeightGradient gradient = {.parts = {&storage, quantized(c, dy, forms.dy_of_wgrad, of_dy, groups)},
-                                     .x = quantized(c, x, forms.x_of_wgrad, of_x, groups),
+    const WeightGradient gradient = {.parts = {&storage, in_form(c, dy, forms.dy_of_wgrad, of_dy, groups)},
+                                     .x = in_form(c, x, forms.x_of_wgrad, of_x, groups),
                                      .groups = groups,
                                      .x_is_lent = x_is_lent || is_8_bit,
                                      .dy_is_lent = dy_is_lent || is_8_bit};
@@ -100,7 +100,7 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
                      dact = c.temp.alloc(type, act.shape);
         {
             const Scope operands(c.temp);
-            const Tensor dy = quantized(c, dresults, forms.dy, whole, groups),
+            const Tensor dy = in_form(c, dresults, forms.dy, whole, groups),
                          w = matrices(c, weights_, *weights_.w2, forms.w_of_dgrad, columns);
             multiply_groups(c, dact, dy, w, groups, false);
         }
@@ -119,7 +119,7 @@ Tensor ExpertProducts::backward(Ctx& c, const Kept& kept, Tensor dweights, Funct
     const Tensor dx = c.temp.alloc(type, kept.rows.shape);
     {
         const Scope operands(c.temp);
-        const Tensor dy = quantized(c, kept.gate_up, forms.dy, columns, groups),
+        const Tensor dy = in_form(c, kept.gate_up, forms.dy, columns, groups),
                      w = matrices(c, weights_, *weights_.w13, forms.w_of_dgrad, rows_over(ranks));
         multiply_groups(c, dx, dy, w, groups, false);
     }

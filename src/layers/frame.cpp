@@ -2,7 +2,7 @@
 #include "coeus/layers/frame.hpp"
 
 #include "coeus/layers/exchanges/sequence_parallel.hpp"
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 #include <algorithm>
 
@@ -71,7 +71,7 @@ Tensor Frame::copy_of(Ctx& c, Tensor lent, int64_t matrices) {
     if (lent.groups == ScaleGroups::none)
         c.k.cast(c.exec, kept, lent);
     else
-        copy_quantized(c, kept, lent, matrices);
+        copy_with_scales(c, kept, lent, matrices);
     return kept;
 }
 

@@ -21,7 +21,7 @@ WeightPart::WeightPart(const Storage& storage, int64_t first_output, int param)
 }
 
 // The largest magnitude of a whole parameter, and the scale of weights that are kept in 8 bits, are computed
-// after each update (state/quantized_weights.hpp).
+// after each update (state/one_scale_weights.hpp).
 Tensor WeightPart::operand(Ctx& c, const Form& form) const {
     Tensor w = storage_->w.slice_rows(first_row_, rows_);
     if (!form.is_8_bit()) return w;

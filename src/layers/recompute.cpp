@@ -26,7 +26,7 @@ Tensor with_groups(Ctx& c, Tensor t, ScaleGroups groups, Output::Place place, in
 Tensor LinearInput::keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const {
     require(form.is_8_bit(), "an input is kept in 8 bits, but its weight's gradient needs the compute type");
     const Tensor q = c.frame.keep(form.type, x.shape, form.groups);
-    quantize_to(c, q, x, form, division);
+    write_in_form(c, q, x, form, division);
     c.frame.push(this, q);
     return q;
 }

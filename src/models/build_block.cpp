@@ -7,6 +7,7 @@
 #include "coeus/layers/moe.hpp"
 #include "coeus/layers/mtp_layer.hpp"
 #include "coeus/layers/recompute_block.hpp"
+#include "coeus/models/precision_plan.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +49,7 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
 Param Declare::linear(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
     Param param = weight(name, shape, role, split);
     param.takes_recipe = param.sums_products = true;
-    param.recipe = recipe_of_linear(parameters_.types().quantize, param.name, shape.rows(), shape.cols());
+    param.recipe = recipe_of_linear(parameters_.types().precision, param.name, shape.rows(), shape.cols());
     return param;
 }
 
@@ -305,7 +306,7 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
         param.together = together;
         param.groups = m.experts;
         param.takes_recipe = param.sums_products = true;
-        param.recipe = recipe_of_experts(parameters.types().quantize, param.name, rows, cols);
+        param.recipe = recipe_of_experts(parameters.types().precision, param.name, rows, cols);
         param.shard.sharding = parameters.expert_sharding();
         return param;
     };

@@ -37,7 +37,7 @@ bool has_no_meaning(std::string path) {
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
-        if (value.path() == "quantization_config") continue;  // of the weights: file/quantized.hpp
+        if (value.path() == "quantization_config") continue;  // of the weights: file/packed_formats.hpp
         const bool is_idle = has_no_meaning(value.path());
         if (!asked.contains(value.path()) && !is_idle)
             unknown.push_back(value.path());

@@ -55,7 +55,7 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
     std::vector<Alternative> all = {now};
     const StateTypes& types = now.options.types;
     // weights in 8 bits are made from masters on the device
-    if (now.options.backend == Backend::cpu || types.offload || types.quantize.gather_in_8_bits) return all;
+    if (now.options.backend == Backend::cpu || types.offload || types.precision.gather_in_8_bits) return all;
     all.push_back(now);
     all.back().options.types.offload = true;
     all.back().cost += cost_of_offloading;
@@ -66,7 +66,7 @@ bool divides(const ModelConfig& model, const EngineOptions& options) {
     const int64_t tp = options.mesh.tp, cp = options.mesh.cp;
     const bool by_heads = cp > 1 && options.exchanges.context.exchange == ContextExchange::heads;
     // a block of MX lies within the tokens of a rank
-    const int64_t block = has_blocks(options.types.quantize.linear) ? scale_block : 1;
+    const int64_t block = has_blocks(options.types.precision.linear) ? scale_block : 1;
     const int64_t heads = by_heads ? tp * cp : tp, pieces = block * (cp > 1 ? 2 * tp * cp : tp);
     return model->divides_heads(heads) && options.training.seq_len % pieces == 0 &&
            options.validation.seq_len % pieces == 0;

@@ -24,7 +24,7 @@ EngineOptions with_local_batches(EngineOptions options, int64_t number) {
 std::optional<double> seconds_at_peak(const ModelConfig& config, const EngineOptions& options,
                                       const MachineFile& machine, double tokens) {
     const auto peak = machine.peak.find(options.types.compute);
-    if (peak == machine.peak.end() || options.types.quantize.any() || options.mesh.pp > 1)
+    if (peak == machine.peak.end() || options.types.precision.any() || options.mesh.pp > 1)
         return std::nullopt;
     return config->flops_per_token(options.training.seq_len) * tokens / peak->second;
 }

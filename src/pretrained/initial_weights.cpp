@@ -6,7 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/hub_name.hpp"
-#include "coeus/file/quantized.hpp"
+#include "coeus/file/packed_formats.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/hub/hub_weights.hpp"
@@ -31,14 +31,14 @@ std::vector<std::string> other_constants(const DecoderConfig& model, const Decod
 }
 
 // Weights of few bits are not those of the original model, so a deck must ask for them.
-void check_quantization(const Config::Checkpoint& options, const std::string& folder) {
-    const Quantization quantization = read_quantization(folder);
-    if (quantization && !options.initial_load_in_hf_quantized)
+void check_packed_format(const Config::Checkpoint& options, const std::string& folder) {
+    const PackedFormat format = read_packed_format(folder);
+    if (format && !options.initial_load_in_hf_quantized)
         throw ConfigError(
             "{} is quantized ({}); set checkpoint.initial_load_in_hf_quantized = true to start from its "
             "decoded weights",
-            folder, quantization.text());
-    if (!quantization && options.initial_load_in_hf_quantized)
+            folder, format.text());
+    if (!format && options.initial_load_in_hf_quantized)
         throw ConfigError(
             "checkpoint.initial_load_in_hf_quantized = true: {} is not quantized (its config.json has no "
             "quantization_config); set checkpoint.initial_load_in_hf_quantized = false",
@@ -78,7 +78,7 @@ void check_initial_weights(const Config& config) {
             "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "
             "set checkpoint.initial_load_in_hf = {}",
             path, options.initial_load_in_hf ? "not " : "", options.initial_load_in_hf ? "false" : "true");
-    if (options.initial_load_in_hf) check_quantization(options, path);
+    if (options.initial_load_in_hf) check_packed_format(options, path);
 }
 
 namespace {

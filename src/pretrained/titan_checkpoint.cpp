@@ -5,10 +5,10 @@
 #include "coeus/base/version.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
+#include "coeus/models/titan_names.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pretrained/dcp.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/state/titan_names.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -4,7 +4,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/session/chunk_choice.hpp"
 #include "coeus/session/product_choice.hpp"
-#include "coeus/setup/describe_quantized.hpp"
+#include "coeus/setup/describe_precision.hpp"
 #include "coeus/setup/describe_run.hpp"
 #include "coeus/setup/run_options.hpp"
 

@@ -7,7 +7,7 @@
 #include "coeus/session/chunk_choice.hpp"
 #include "coeus/session/starting_point.hpp"
 #include "coeus/setup/device_choice.hpp"
-#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/precision_checks.hpp"
 #include "coeus/setup/run_options.hpp"
 
 namespace coeus {

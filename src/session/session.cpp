@@ -14,7 +14,7 @@
 #include "coeus/session/plan_findings.hpp"
 #include "coeus/session/product_choice.hpp"
 #include "coeus/session/starting_point.hpp"
-#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/precision_checks.hpp"
 #include "coeus/setup/run_options.hpp"
 
 namespace coeus {

@@ -3,7 +3,7 @@
 
 #include "coeus/base/counted.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/setup/describe_quantized.hpp"
+#include "coeus/setup/describe_precision.hpp"
 #include "pipeline_options.hpp"
 
 #include <algorithm>
@@ -111,7 +111,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         batch_text(config, mesh, options)};
     if (const std::string frozen = Frozen::text(engine.model().parameters()); !frozen.empty())
         lines.push_back("Frozen (model.frozen): " + frozen);
-    for (const std::string& line : describe_quantized(engine)) lines.push_back(line);
+    for (const std::string& line : describe_precision(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
     if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());

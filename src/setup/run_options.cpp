@@ -3,9 +3,9 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/setup/device_choice.hpp"
-#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/precision_checks.hpp"
 #include "pipeline_options.hpp"
-#include "quantize_options.hpp"
+#include "precision_options.hpp"
 
 #include <algorithm>
 
@@ -69,7 +69,7 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
-                     .quantize = quantize_from_deck(config),
+                     .precision = precision_from_deck(config),
                      .gradients_in_bf16 = gradients_in_bf16(config),
                      .frozen = Frozen(config.model.frozen)};
     options.training = {.sequences = config.training.local_batch_size,
@@ -115,7 +115,7 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.limits = watches_loss(config.guards);
     options.snapshot = rewinds(config.guards);
     options.recompute = recompute_options(config.activation_checkpoint);
-    if (options.types.quantize.any()) require_quantized_fits(config, model, options);
+    if (options.types.precision.any()) require_precision_fits(config, model, options);
     return options;
 }
 

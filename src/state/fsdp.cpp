@@ -2,7 +2,7 @@
 #include "coeus/state/fsdp.hpp"
 
 #include "coeus/device/named_range.hpp"
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 #include "coeus/state/unit_places.hpp"
 
 #include <algorithm>

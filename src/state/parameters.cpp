@@ -2,7 +2,7 @@
 #include "coeus/state/parameters.hpp"
 
 #include "coeus/device/host_rows.hpp"
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 
 #include <algorithm>
 #include <thread>

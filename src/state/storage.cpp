@@ -38,7 +38,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
                 "parameters of one storage must be divided alike");
         require(param.sums_products == first.sums_products,
                 "parameters of one storage must have gradients of one kind");
-        require(param.recipe == first.recipe, "parameters of one storage must be quantized alike");
+        require(param.recipe == first.recipe, "parameters of one storage must have one recipe");
         require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
                 "parameters of one storage must have equally many groups, each of equal rows");
         param.local = param.part(place);
@@ -48,7 +48,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     lay_out();
     list_runs();
     // types and shapes are known before memory is allocated, so that a planning run can read them
-    const bool is_8_bit = types.quantize.gather_in_8_bits && first.recipe == Recipe::tensorwise;
+    const bool is_8_bit = types.precision.gather_in_8_bits && first.recipe == Recipe::tensorwise;
     w = Tensor(nullptr, is_8_bit ? Dtype::fp8_e4m3 : compute_type_, shape_);
     if (has_one_scales())
         one_scales.assign(params_.size(),

@@ -6,7 +6,7 @@
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
-#include "coeus/setup/describe_quantized.hpp"
+#include "coeus/setup/describe_precision.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/setup/start_hints.hpp"
 #include "coeus/train/trainer.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json of a Hugging Face folder, and the config.json that we write for the model that was read from
 // it.
-#include "coeus/file/quantized.hpp"
+#include "coeus/file/packed_formats.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "target.hpp"
 
@@ -9,7 +9,7 @@ namespace coeus::fuzz::hub_config {
 
 void read_input(std::string_view input) {
     write_scratch("config.json", input);
-    read_quantization(scratch().string());
+    read_packed_format(scratch().string());
     const HubModel model = read_hub_model(scratch().string());
     hub_config_of(model.config);
 }

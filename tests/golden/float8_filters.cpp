@@ -2,7 +2,7 @@
 // Which layers are computed in 8 bits, against torchao and torchtitan (golden/README.md, section float8).
 #include "coeus/config/config.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/state/quantize.hpp"
+#include "coeus/models/precision_plan.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -339,10 +339,10 @@ void check_training_in_8_bits(const JsonView& file, const std::string& run) {
     const size_t split = run.rfind('_');
     const Dtype compute = run.substr(split + 1) == "f32" ? Dtype::f32 : Dtype::bf16;
     StateTypes types = {Dtype::f32, compute};
-    types.quantize.linear = recipe_of(run.substr(0, split));
+    types.precision.linear = recipe_of(run.substr(0, split));
     for (const JsonView& name : file["not_converted"].elements())
-        types.quantize.filter_fqns.push_back(name.string());
-    const bool is_exact = compute == Dtype::f32 && types.quantize.linear == Recipe::none;
+        types.precision.filter_fqns.push_back(name.string());
+    const bool is_exact = compute == Dtype::f32 && types.precision.linear == Recipe::none;
     Case c(golden("models/" + file.string("model")), types, false);
     if (compute == Dtype::bf16) round_like_the_library(c.model().kernels);
     const LrSchedule schedule({.warmup_steps = 2, .total_steps = 10}, nullptr);

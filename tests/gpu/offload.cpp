@@ -58,7 +58,7 @@ TEST_CASE("offloading changes no bit, whatever the order of the copies") {
             if (c.graphs) c.local_batches = 4;
             if (i == 1) {
                 set_recipe(c, 1 + int(seed % 4));
-                c.types.quantize.gather_in_8_bits = false;
+                c.types.precision.gather_in_8_bits = false;
             }
             if ((seed + i) % 3 == 1) c.optimizer.name = "Muon";
             if ((seed + i) % 3 == 2) c.optimizer.implementation = "fused_opt_states_bf16";

@@ -52,12 +52,12 @@ void set_recipe(DecoderConfig& config, EngineOptions& with, Recipe recipe) {
     set_experts(config, 1);
     config.moe.hidden = 64;
     with.training.seq_len = with.validation.seq_len = 16;
-    Quantize& quantize = with.types.quantize;
-    quantize.linear = recipe;
-    quantize.gather_in_8_bits = recipe == Recipe::tensorwise && with.types.compute == Dtype::bf16;
+    Precision& precision = with.types.precision;
+    precision.linear = recipe;
+    precision.gather_in_8_bits = recipe == Recipe::tensorwise && with.types.compute == Dtype::bf16;
     if (recipe != Recipe::rowwise && !has_blocks(recipe)) return;
-    quantize.experts = recipe;
-    quantize.expert_fqns = {"experts"};
+    precision.experts = recipe;
+    precision.expert_fqns = {"experts"};
 }
 
 struct Result {

@@ -8,7 +8,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/hub_folder.hpp"
-#include "support/quantized_folder.hpp"
+#include "support/packed_folder.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -106,11 +106,11 @@ TEST_CASE("a tensor that only the index names is a notice if the model does not 
 }
 
 TEST_CASE("quantized weights that are not finite are named by convert, info --verify and a run") {
-    for (const QuantizedModel& of : quantized_models()) {
+    for (const PackedModel& of : packed_models()) {
         if (of.model.family != "gpt_oss") continue;
         const TemporaryFolder folder;
         const fs::path hub = folder / "quantized", file = hub / "model.safetensors";
-        write_quantized_folder(hub, folder / "decoded", of);
+        write_packed_folder(hub, folder / "decoded", of);
         write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
         std::string bytes = read_file(file);
         {

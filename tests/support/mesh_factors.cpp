@@ -76,9 +76,9 @@ void set_recipe(MeshCase& c, int choice) {
     if (choice == 0) return;
     constexpr Recipe recipes[] = {Recipe::none, Recipe::tensorwise, Recipe::tensorwise, Recipe::rowwise,
                                   Recipe::mx_rceil};
-    Quantize& quantize = c.types.quantize;
-    quantize.linear = recipes[choice];
-    quantize.gather_in_8_bits = choice == 2;
+    Precision& precision = c.types.precision;
+    precision.linear = recipes[choice];
+    precision.gather_in_8_bits = choice == 2;
     const bool in_blocks = choice == 4;
     const int64_t width = in_blocks ? 32 * c.mesh.tp : 48;
     c.model.dim = 32;
@@ -86,15 +86,15 @@ void set_recipe(MeshCase& c, int choice) {
     if (c.model.vocab % 16 == 0) c.model.vocab = 2 * width;
     if (in_blocks) {
         c.seq_len = round_up(c.seq_len, 64 * c.mesh.cp * c.mesh.tp);
-        if (c.mesh.tp > 1) quantize.filter_fqns = {"attention"};
+        if (c.mesh.tp > 1) precision.filter_fqns = {"attention"};
     }
     if (c.model.moe.experts == 0) return;
     c.model.moe.hidden = width;
     if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = width;
     // columns have the scales of the rows that an expert has on a rank
     if (choice > 2 && c.mesh.ep == 1 && c.mesh.cp == 1) {
-        quantize.experts = recipes[choice];
-        quantize.expert_fqns = {"experts"};
+        precision.experts = recipes[choice];
+        precision.expert_fqns = {"experts"};
     }
 }
 
@@ -181,7 +181,7 @@ MeshCase MeshVariant::mesh_case() const {
 MeshCase short_case(const std::vector<MeshVariant>& variants, size_t first) {
     for (size_t i = first;; ++i) {
         MeshCase c = variants[i % variants.size()].mesh_case();
-        if (!has_blocks(c.types.quantize.linear)) return c;
+        if (!has_blocks(c.types.precision.linear)) return c;
     }
 }
 

@@ -51,10 +51,10 @@ std::string MeshCase::name() const {
     if (types.gradients_in_bf16) text += ", gradients in bfloat16";
     if (guarded) text += ", guarded";
     if (const std::string frozen = types.frozen.text(); !frozen.empty()) text += ", frozen: " + frozen;
-    if (types.quantize.any())
-        text += fmt::format(", recipes {} and {} of experts{}", int(types.quantize.linear),
-                            int(types.quantize.experts),
-                            types.quantize.gather_in_8_bits ? ", weights gathered in 8 bits" : "");
+    if (types.precision.any())
+        text += fmt::format(", recipes {} and {} of experts{}", int(types.precision.linear),
+                            int(types.precision.experts),
+                            types.precision.gather_in_8_bits ? ", weights gathered in 8 bits" : "");
     if (optimizer.name != "AdamW") text += ", " + optimizer.name;
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
@@ -178,7 +178,7 @@ std::string use_differs_from_plan(const MeshCase& c, const Engine& engine) {
           std::tuple("temporaries of pairs", used.paired_temporaries, planned.paired_temporaries)})
         compare_most(what, is, should, may_have_none || has_blocks);
     // products of 8-bit floats with a common scale: the plan has room for their sums
-    const bool by_library = c.types.compute != Dtype::f64 && c.types.quantize.linear == Recipe::tensorwise &&
+    const bool by_library = c.types.compute != Dtype::f64 && c.types.precision.linear == Recipe::tensorwise &&
                             library_multiplies(Dtype::bf16);
     compare_most("workspace", used.workspace, planned.workspace, has_blocks || by_library);
     return lines;

@@ -122,7 +122,7 @@ LayerMemory measure_with_adamw(Decoder& decoder, const BatchShape& shape, int th
 TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape,
                      int threads, uint64_t seed, const std::vector<Recompute>& recompute)
     : decoder(config, types, shape.seq_len, {}, recompute),
-      quantized(decoder.parameters()),
+      one_scale_weights(decoder.parameters()),
       stage(decoder),
       layers(measure_with_adamw(decoder, shape, threads)),
       frame(layers.activations, layers.executor.frame_entries),
@@ -130,14 +130,14 @@ TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const
     exec.threads = threads;
     exec.workspace = Arena(layers.workspace, "workspace");
     decoder.allocate(true);
-    quantized.allocate();
+    one_scale_weights.allocate();
     decoder.parameters().initialise(seed, threads);
     renew_weights();
 }
 
 void TestModel::renew_weights() {
     decoder.parameters().refresh_compute(exec, cpu_kernels());
-    quantized.renew(exec, cpu_kernels(), alone());
+    one_scale_weights.renew(exec, cpu_kernels(), alone());
 }
 
 const Storage& TestModel::storage_of(const std::string& parameter) const {

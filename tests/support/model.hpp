@@ -7,7 +7,7 @@
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"
 #include "coeus/state/held_block.hpp"
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 #include "support/moments.hpp"
 
 #include <vector>
@@ -58,7 +58,7 @@ public:
               uint64_t seed = 1, const std::vector<Recompute>& recompute = {});
 
     Decoder decoder;
-    QuantizedWeights quantized;
+    OneScaleWeights one_scale_weights;
     Stage stage;
     LayerMemory layers;
     Exec exec;

@@ -26,8 +26,8 @@ auto members(const OptimizerOptions& options) {
                     coefficients, adjust, implementation);
 }
 
-auto members(const Quantize& quantize) {
-    const auto& [linear, filter, fqns, experts, expert_fqns, gather, emulate] = quantize;
+auto members(const Precision& precision) {
+    const auto& [linear, filter, fqns, experts, expert_fqns, gather, emulate] = precision;
     return std::tie(linear, filter, fqns, experts, expert_fqns, gather, emulate);
 }
 
@@ -37,9 +37,9 @@ auto members(const RecomputeOptions& options) {
 }
 
 auto members(const StateTypes& types) {
-    const auto& [master, compute, offload, quantize, in_bf16, frozen] = types;
+    const auto& [master, compute, offload, precision, in_bf16, frozen] = types;
     return std::tuple_cat(std::tie(master, compute, offload, in_bf16), std::tuple(frozen.text()),
-                          members(quantize));
+                          members(precision));
 }
 
 // Those that one_rank_of() leaves as they are.
@@ -57,7 +57,7 @@ MeshCase one_rank_of(const MeshCase& c) {
     MeshCase one = {.model = c.model, .types = c.types};
     one.types.offload = false;
     // scales belong to micro-batches, so these are the same
-    const int64_t micro_batches = c.types.quantize.any() ? c.pipeline.timetable.microbatches : 1;
+    const int64_t micro_batches = c.types.precision.any() ? c.pipeline.timetable.microbatches : 1;
     one.sequences = c.sequences / micro_batches;
     one.local_batches = c.local_batches * c.mesh.size(axis::dp) * micro_batches;
     one.validated = c.validation_batch();

@@ -14,7 +14,7 @@
 #include "coeus/plan/memory.hpp"
 #include "coeus/plan/recompute.hpp"
 #include "coeus/state/fsdp.hpp"
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 #include "coeus/state/step_state.hpp"
 
 #include <bitset>
@@ -192,7 +192,7 @@ private:
     const Mesh* mesh_ = nullptr;
     std::vector<Recompute> recomputed_;
     std::unique_ptr<Model> model_;
-    QuantizedWeights quantized_weights_;
+    OneScaleWeights one_scale_weights_;
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
-#include "coeus/file/quantized.hpp"
+#include "coeus/file/packed_formats.hpp"
 #include "coeus/file/safetensors.hpp"
 
 #include <optional>
@@ -29,7 +29,7 @@ public:
 private:
     friend class HubWeights;
     void read_in(int64_t first, int64_t end) const;
-    Quantization::Kind kind_ = Quantization::Kind::none;
+    PackedFormat::Kind kind_ = PackedFormat::Kind::none;
     Dtype dtype_ = Dtype::f32;
     const Safetensors* files_ = nullptr;
     const Safetensors::Entry *values_ = nullptr,
@@ -43,11 +43,11 @@ std::string text_prefix(const std::string& folder);
 
 class HubWeights {
 public:
-    /// ConfigError as read_quantization() and Safetensors::open().
+    /// ConfigError as read_packed_format() and Safetensors::open().
     static HubWeights open(const std::string& folder);
 
     const std::string& folder() const { return folder_; }
-    const Quantization& quantization() const { return quantization_; }
+    const PackedFormat& packed_format() const { return packed_format_; }
     const Safetensors& files() const { return files_; }
     /// The name of a tensor in the files.
     std::string name_in_files(const std::string& name) const { return prefix_ + name; }
@@ -72,13 +72,13 @@ public:
 private:
     // these take names in the files
     bool is_mxfp4(const std::string& name) const;
-    void require_kind(Quantization::Kind kind, const std::string& tensor, const char* method) const;
+    void require_kind(PackedFormat::Kind kind, const std::string& tensor, const char* method) const;
     HubElements mxfp4(const HubPlace& place) const;
     HubElements fp8(const HubPlace& place) const;
     const Safetensors::Entry& scales_of(const std::string& tensor, const std::string& scales,
                                         const Shape& shape) const;
     std::string folder_, prefix_;
-    Quantization quantization_;
+    PackedFormat packed_format_;
     Safetensors files_;
 };
 

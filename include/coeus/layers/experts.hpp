@@ -15,7 +15,7 @@
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 #include <memory>
 

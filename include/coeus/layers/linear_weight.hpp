@@ -2,7 +2,7 @@
 // LinearWeight: the weight [O, I] of a linear layer, as its products need it.
 #pragma once
 
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 #include <algorithm>
 #include <array>
@@ -51,19 +51,19 @@ public:
     const std::vector<WeightPart>& parts() const { return parts_; }
     int64_t rows() const;
     int64_t cols() const { return parts_.front().storage().shape().cols(); }
-    /// True if some parts are quantized and others are not.
+    /// True if some parts are computed in 8 bits and others are not.
     bool is_mixed() const {
         return std::ranges::any_of(
             parts_, [&](const WeightPart& part) { return part.forms() != parts_.front().forms(); });
     }
-    /// One if the gradients of some part's outputs are quantized with one scale, whose largest magnitude the
+    /// One if the gradients of some part's outputs have one scale in 8 bits, whose largest magnitude the
     /// operation before can find; else none.
     ScaleGroups groups_found_for_gradients() const {
         return recipe_forms().dy.groups == ScaleGroups::one ? ScaleGroups::one : ScaleGroups::none;
     }
     /// The forms of the input, if it is not mixed; the compute type if it is.
     RecipeForms forms() const { return is_mixed() ? RecipeForms{} : parts_.front().forms(); }
-    /// Those of the quantized parts.
+    /// Those of the parts in 8 bits.
     RecipeForms recipe_forms() const {
         const auto part =
             std::ranges::find_if(parts_, [](const WeightPart& one) { return one.forms() != RecipeForms{}; });

@@ -6,9 +6,9 @@
 // Tensor-parallel ranks have V/P columns of the logits of all T tokens. They exchange two numbers a token
 // (loss parallel, Shoeybi et al. 2019, section 3), and each knows the whole loss.
 //
-// If the projection has a recipe, its operands are quantized so: x over all tokens of the micro-batch, and
-// the gradient of the logits over those of a chunk. If tokens share scales, a chunk has the same tokens on
-// every mesh.
+// If the projection has a recipe, its operands are written in 8 bits: x over all tokens of the micro-batch,
+// and the gradient of the logits over those of a chunk. If tokens share scales, a chunk has the same tokens
+// on every mesh.
 #pragma once
 
 #include "coeus/layers/linear_weight.hpp"

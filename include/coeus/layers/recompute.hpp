@@ -5,7 +5,7 @@
 // it.
 #pragma once
 
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 namespace coeus {
 
@@ -39,7 +39,7 @@ struct Output {
 
 /// Room for the output: in the frame if it is kept there, else in temp.
 Tensor allocate(Ctx& c, Output output, Dtype dtype, const Shape& shape);
-/// t with room for what its quantization needs with these groups: see Output. `parts`: of its columns, if
+/// t with room for what its form with these groups needs: see Output. `parts`: of its columns, if
 /// each has one scale.
 Tensor with_groups(Ctx& c, Tensor t, ScaleGroups groups, Output::Place place, int64_t parts = 1);
 

@@ -3,7 +3,7 @@
 // how long a unit is in use. If several ranks divide the parameters (fully sharded data parallelism,
 // Rajbhandari et al. 2020; Zhao et al. 2023):
 //
-//   weights     the owned rows are all-gathered in the compute type, or in 8 bits (quantized_weights.hpp),
+//   weights     the owned rows are all-gathered in the compute type, or in 8 bits (one_scale_weights.hpp),
 //               into the unit's place in a buffer
 //   gradients   a full gradient, which is zero or counts as zero (Storage::forget_gradient) at the beginning
 //               of the lease, is reduce-scattered at its end and added to the owned rows. Frozen

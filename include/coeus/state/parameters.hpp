@@ -132,7 +132,7 @@ public:
     /// Sets the moments to zero.
     void clear_moments(Exec& exec, const Kernels& kernels) const;
     /// Converts the master weights to the compute type, if both are kept; called after initialise() or a
-    /// load. Weights in 8 bits are those of QuantizedWeights.
+    /// load. Weights in 8 bits are those of OneScaleWeights.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
     /// Calls `each` for the rows that this rank owns of each trainable parameter, run by run, where they are.
     void for_each_owned(EachRows each) const;

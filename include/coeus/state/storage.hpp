@@ -13,7 +13,7 @@
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/frozen.hpp"
 #include "coeus/state/param.hpp"
-#include "coeus/state/quantize.hpp"
+#include "coeus/state/precision.hpp"
 
 #include <vector>
 
@@ -26,7 +26,7 @@ struct StateTypes {
     /// On a GPU: the moments, and the masters if offloads_master(), are in host memory (offloaded.hpp), as
     /// are the inputs of recomputed blocks (block_inputs.hpp).
     bool offload = false;
-    Quantize quantize = {};  ///< what the layers compute in 8 bits
+    Precision precision = {};  ///< what the layers compute in 8 bits
     /// Layers add products to gradients in bfloat16, if these are not partial (Storage::g). The layers
     /// compute in bfloat16 then, without 8 bits.
     bool gradients_in_bf16 = false;

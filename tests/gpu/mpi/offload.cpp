@@ -26,9 +26,9 @@ TEST_CASE("GPU: offloading changes no bit on meshes") {
         c.recompute = {.mode = RecomputeOptions::Mode::blocks, .every = 1 + int64_t(number % 3 == 0)};
         c.types.master = Dtype::f32;
         c.types.compute = number % 4 == 0 ? Dtype::f32 : Dtype::bf16;
-        c.types.quantize.gather_in_8_bits = false;  // the masters are not on the device
+        c.types.precision.gather_in_8_bits = false;  // the masters are not on the device
         c.types.gradients_in_bf16 =
-            c.types.compute == Dtype::bf16 && c.optimizer.name == "AdamW" && !c.types.quantize.any();
+            c.types.compute == Dtype::bf16 && c.optimizer.name == "AdamW" && !c.types.precision.any();
         c.device = &the_gpu();
         set_order(number);
         CHECK(differs_when_offloaded(c, world) == "");

@@ -67,7 +67,7 @@ TEST_CASE("NCCL: meshes equal one rank on the CPU") {
         ++number;
         if (!part.takes_next()) continue;
         MeshCase c = short_case(variants, number * 89);
-        c.types.quantize = {};
+        c.types.precision = {};
         all.add(c, number);
     }
     all.check();

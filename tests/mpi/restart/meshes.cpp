@@ -213,7 +213,7 @@ const StateTypes float64 = {Dtype::f64, Dtype::f64};
 /// Scales of experts' columns depend on the mesh, so experts have no recipe.
 MeshCase float64_case_of(const Layout& layout, const Kind& kind) {
     MeshCase c = case_of(layout, kind, float64);
-    c.types.quantize.experts = Recipe::none;
+    c.types.precision.experts = Recipe::none;
     return c;
 }
 
@@ -358,7 +358,7 @@ TEST_CASE("restart: on the same mesh a run resumes with the same bits") {
                 kind.recipe = int(number) % 4;  // without MXFP8, which needs longer sequences
                 MeshCase c = case_of(layout, kind, {dtype, dtype});
                 c.types.gradients_in_bf16 =
-                    dtype == Dtype::bf16 && c.optimizer.name == "AdamW" && !c.types.quantize.any();
+                    dtype == Dtype::bf16 && c.optimizer.name == "AdamW" && !c.types.precision.any();
                 const CheckpointStore files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
                 Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
                 Trace goes_on, resumed;

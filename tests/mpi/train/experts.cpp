@@ -102,7 +102,7 @@ TEST_CASE("experts: those without rows have no gradient, whatever was in its mem
             c.model.dim = 32;
             c.model.moe.hidden = 16 * mesh.tp;
             if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = 16 * mesh.tp;
-            c.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
+            c.types.precision = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
             all.add(c, 1, {1e-11, 1e-5, 1e-5});
         }
     }
@@ -130,13 +130,13 @@ TEST_CASE("experts: 8-bit products on several ranks equal those of one rank with
             c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
             c.model.moe.hidden = 32 * mesh.tp;
             if (c.model.moe.shared_hidden > 0) c.model.moe.shared_hidden = 32 * mesh.tp;
-            c.types.quantize = {.experts = number % 3 == 2 ? Recipe::mx_floor : Recipe::rowwise,
-                                .expert_fqns = {"experts"}};
+            c.types.precision = {.experts = number % 3 == 2 ? Recipe::mx_floor : Recipe::rowwise,
+                                 .expert_fqns = {"experts"}};
             c.seq_len = 8 * mesh.cp * mesh.tp;
             c.exchanges.expert_capacity = capacities[number++ % std::size(capacities)];
             c.optimizer.eps = float32_eps;
             // which tokens share a block of MX depends on the ranks, and so does the rounding of all of them
-            const bool in_blocks = c.types.quantize.experts == Recipe::mx_floor;
+            const bool in_blocks = c.types.precision.experts == Recipe::mx_floor;
             if (part.takes_next())
                 all.add(c, 1, in_blocks ? Tolerances{1e-11, 1e-3, 5e-2} : Tolerances{1e-11, 1e-5, 1e-5});
         }
@@ -257,7 +257,7 @@ TEST_CASE("experts: every schedule, also with gradients of weights that are comp
                 continue;
             }
             c.model.dim = c.model.moe.hidden = 32;
-            c.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
+            c.types.precision = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}};
             c.optimizer.eps = float32_eps;
             all.add(c, 2, {1e-11, 1e-5, 1e-5});
         }

@@ -280,7 +280,7 @@ TEST_CASE("mesh: a converted output layer has the scales of one rank in each of 
             c.seq_len = number % 2 == 0 ? 2048 : 1024;
             c.exchanges.context.balancing = number % 3 == 0 ? Balancing::head_tail : Balancing::none;
             c.exchanges.split_loss = number % 4 != 0;
-            c.types.quantize = {.linear = recipe, .filter_fqns = {"layers"}};
+            c.types.precision = {.linear = recipe, .filter_fqns = {"layers"}};
             all.add(c, 2);
             // operands are values, not codes
             c.types.master = c.types.compute = Dtype::f32;

@@ -62,7 +62,7 @@ void check_bits(bool every_type) {
             c.exchanges.context.exchange = ContextExchange(number % 3);
             set_recipe(c, int(number + 2 * t) % recipe_choices);
             set_frozen(c, int(number / 2 + t) % 3);
-            c.types.gradients_in_bf16 = types.compute == Dtype::bf16 && !c.types.quantize.any();
+            c.types.gradients_in_bf16 = types.compute == Dtype::bf16 && !c.types.precision.any();
             const Mesh mesh(world.split(0, "world"), c.mesh);
             const Result kept = two_steps(c, mesh);
             for (const RecomputeOptions& mode : modes) {

@@ -148,7 +148,7 @@ public:
             all.push_back({2 * hidden, m_.dim});
             all.push_back({m_.dim, hidden});
         }
-        if (c_.types.quantize.gather_in_8_bits)
+        if (c_.types.precision.gather_in_8_bits)
             for (Matrix& matrix : all)
                 if (!matrix.is_norm) matrix.gathered_bytes = 1;
         return all;
@@ -282,7 +282,7 @@ int64_t sent_for_scales(const MeshCase& c, bool again) {
 // recompute nothing. It gathers two inputs in the forward, both again and two gradients in the backward, and
 // the gradients once more in another form.
 int64_t saved_by_groups(const MeshCase& c, int64_t T, int64_t stream) {
-    const Recipe recipe = c.types.quantize.linear;
+    const Recipe recipe = c.types.precision.linear;
     const bool computes_weights = recipe != Recipe::rowwise_with_gw_hp;  // their gradients, in 8 bits
     const int64_t P = c.mesh.tp, in_8_bits = computes_weights ? 8 : 4, in_full = computes_weights ? 0 : 4,
                   saved = (6 - in_full) * stream - in_8_bits * stream / 8;
@@ -330,9 +330,9 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
             const bool again = !recomputed.empty() && recomputed[size_t(layer)] == Recompute::block;
             sent += batches * ((again ? 7 : 5) * stream + exchanged(c, tokens, again));
-            if (c.types.quantize.linear == Recipe::tensorwise)
+            if (c.types.precision.linear == Recipe::tensorwise)
                 sent += batches * (sent_for_scales(c, again) - saved_by_8_bits(stream, again));
-            else if (c.types.quantize.linear != Recipe::none)
+            else if (c.types.precision.linear != Recipe::none)
                 sent -= batches * saved_by_groups(c, tokens, stream);
             if (c.model.moe.experts > 0)
                 sent += batches * sent_by_experts(c, tokens, world_rank, again, uneven) +
@@ -353,7 +353,7 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
         sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     if (c.model.moe.experts > 0)  // their loads: MPI sums integers
         sent += c.model.moe_rows() * c.model.moe.experts * (c.mesh.size(loss_axes) + c.mesh.tp - 2) * 8;
-    if (forms_of(c.types.quantize.linear).w_of_dgrad.groups == ScaleGroups::one)
+    if (forms_of(c.types.precision.linear).w_of_dgrad.groups == ScaleGroups::one)
         // the largest magnitudes of the weights of all layers, 16 bytes apart
         sent += c.model.layers * 7 * 16 * (c.mesh.size(owner_axes) - 1);
     // loss and norm, one number each
@@ -442,7 +442,7 @@ TEST_CASE("traffic: 8-bit weights and tokens are one byte each, besides their sc
         for (const auto recomputed : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::blocks}) {
             MeshCase c = {.mesh = shape, .model = even_model(), .local_batches = 2, .seq_len = 16};
             c.model.feed_forward.hidden = 48;
-            c.types.quantize = {
+            c.types.precision = {
                 .linear = Recipe::tensorwise, .filter_fqns = {"output"}, .gather_in_8_bits = true};
             c.recompute = {.mode = recomputed, .every = 1};
             c.exchanges.context.exchange = ContextExchange(number++ % 3);
@@ -460,7 +460,7 @@ TEST_CASE("traffic: scales of rows, columns and blocks are gathered with tokens,
         c.model.dim = 32 * P;
         c.model.attention.head_dim = 4 * P;
         c.model.feed_forward.hidden = 64 * P;
-        c.types.quantize = {.linear = recipe, .filter_fqns = {"output"}};
+        c.types.precision = {.linear = recipe, .filter_fqns = {"output"}};
         check_traffic(c, world);
     }
 }

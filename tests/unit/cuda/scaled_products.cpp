@@ -113,13 +113,13 @@ TEST_CASE("a step of training has the 8-bit products of the GPU, and none if the
                 c.model.layers = 1;
                 c.model.vocab = 2048;  // the head needs the most workspace
                 c.seq_len = 32;
-                c.types.quantize.emulate = emulate;
+                c.types.precision.emulate = emulate;
                 c.device = &gpu.get();
                 MeshRun run(c, mesh_of_one());
                 TestBatch batch = batch_of_step(c, 1);
                 const size_t before = emulation::products_of_8_bits();
                 CHECK(run.step(1, batch));
-                const bool has_blocks = c.types.quantize.linear == Recipe::mx_rceil,
+                const bool has_blocks = c.types.precision.linear == Recipe::mx_rceil,
                            has_products = architecture >= (has_blocks ? 100 : 89);
                 INFO(c.name() << " on sm_" << architecture);
                 CHECK((emulation::products_of_8_bits() > before) == (has_products && !emulate));

@@ -275,7 +275,7 @@ TEST_CASE("engine: weights that were loaded have scales of their own, whatever w
     for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
         EngineOptions with = options(compute);
         with.types.master = Dtype::f32;
-        with.types.quantize.linear = Recipe::tensorwise;
+        with.types.precision.linear = Recipe::tensorwise;
         Ready used(with, config), fresh(with, config);
         CHECK(step(used.engine, batch, 1));
         load(used.engine);
@@ -283,7 +283,7 @@ TEST_CASE("engine: weights that were loaded have scales of their own, whatever w
         const double loss = used.engine.evaluate(other.local_batch(0, 2));
         CHECK(loss == fresh.engine.evaluate(other.local_batch(0, 2)));
         // roundings to 8 bits are small
-        with.types.quantize = {};
+        with.types.precision = {};
         Ready plain(with, config);
         load(plain.engine);
         CHECK(relatively_close(loss, plain.engine.evaluate(other.local_batch(0, 2)), 0.05));

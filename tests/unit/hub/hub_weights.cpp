@@ -378,7 +378,7 @@ TEST_CASE("hub weights: the size of FP8 blocks has bounds", "[hub]") {
             folder / "config.json",
             R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": )" + size + "}}");
         try {
-            return read_quantization(folder.path()).text();
+            return read_packed_format(folder.path()).text();
         } catch (const ConfigError& error) {
             return std::string(error.what());
         }

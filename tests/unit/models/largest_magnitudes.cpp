@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that are quantized: which of them are read once more for that, and whether what kernels found out
 // when they wrote them is right.
-#include "coeus/state/quantize.hpp"
+#include "coeus/state/precision.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
-#include "support/quantized_operands.hpp"
+#include "support/written_operands.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -15,16 +15,16 @@ constexpr auto computes = {Dtype::f64, Dtype::f32, Dtype::bf16};
 constexpr auto recomputes = {Recompute::nothing, Recompute::operations, Recompute::block};
 
 struct Pass {
-    QuantizedOperands seen;
+    WrittenOperands seen;
     double loss, evaluated;
     OwnedTensor gradients;
 };
 
 // `rounds`: kernels round what they write.
-Pass pass_of(const DecoderConfig& config, Dtype compute, const Quantize& quantize, Recompute recompute,
+Pass pass_of(const DecoderConfig& config, Dtype compute, const Precision& precision, Recompute recompute,
              bool rounds = true) {
     StateTypes types = {compute == Dtype::f64 ? Dtype::f64 : Dtype::f32, compute};
-    types.quantize = quantize;
+    types.precision = precision;
     TestModel model(config, types, {2, 24}, 2, 1, std::vector<Recompute>(size_t(config.layers), recompute));
     if (!rounds) model.kernels.most_row_bytes = 0;
     TestBatch batch(2, 24, config.vocab);
@@ -43,7 +43,7 @@ Pass pass_of(const DecoderConfig& config, Dtype compute, const Quantize& quantiz
     return pass;
 }
 
-QuantizedOperands maxima_of(Dtype compute, const std::vector<std::string>& filter, Recompute recompute) {
+WrittenOperands maxima_of(Dtype compute, const std::vector<std::string>& filter, Recompute recompute) {
     return pass_of(config_of_16s(), compute, {.linear = Recipe::tensorwise, .filter_fqns = filter}, recompute)
         .seen;
 }
@@ -58,7 +58,7 @@ TEST_CASE("largest magnitudes: norms and SwiGLU hand theirs to the products with
     for (const Dtype compute : computes)
         for (const Recompute recompute : recomputes) {
             CAPTURE(name_of(compute), int(recompute));
-            const QuantizedOperands seen = maxima_of(compute, {}, recompute);
+            const WrittenOperands seen = maxima_of(compute, {}, recompute);
             CHECK(seen.given == seen.own);
             CHECK(!seen.given.empty());
             CHECK(seen.passes == 2 * (recompute == Recompute::block ? 9 : 8));
@@ -68,7 +68,7 @@ TEST_CASE("largest magnitudes: norms and SwiGLU hand theirs to the products with
 TEST_CASE("largest magnitudes: a stack of which some parts stay in the compute type has them too") {
     for (const Recompute recompute : recomputes) {
         CAPTURE(int(recompute));
-        const QuantizedOperands seen = maxima_of(Dtype::bf16, {"wk", "w1"}, recompute);
+        const WrittenOperands seen = maxima_of(Dtype::bf16, {"wk", "w1"}, recompute);
         CHECK(seen.given == seen.own);
         // without the gradient of wk's output; the input of w1 and w3 stays, and comes with its magnitude
         CHECK(seen.passes == 2 * (recompute == Recompute::block ? 8 : 7));
@@ -80,7 +80,7 @@ TEST_CASE("largest magnitudes: kernels find those of every kind of model") {
         const DecoderConfig config = config_of_16s(number % attention_kinds, number % expert_kinds);
         const Recompute recompute = recomputes.begin()[number % 3];
         CAPTURE(number % attention_kinds, number % expert_kinds, int(recompute));
-        const QuantizedOperands seen =
+        const WrittenOperands seen =
             pass_of(config, computes.begin()[number / 3 % 3], {.linear = Recipe::tensorwise}, recompute).seen;
         CHECK(seen.given == seen.own);
         CHECK(!seen.given.empty());
@@ -112,13 +112,13 @@ TEST_CASE("rounded rows: every kind of model has the bits that it has without th
                 const DecoderConfig config = config_of_16s(attention, experts);
                 const Dtype compute = computes.begin()[number % 3];
                 const Recompute recompute = recomputes.begin()[number / 3 % 3];
-                const Quantize quantize = {.linear = recipe,
-                                           .filter_fqns = number % 4 == 0
-                                                              ? std::vector<std::string>{"wk", "w1"}
-                                                              : std::vector<std::string>{}};
+                const Precision precision = {.linear = recipe,
+                                             .filter_fqns = number % 4 == 0
+                                                                ? std::vector<std::string>{"wk", "w1"}
+                                                                : std::vector<std::string>{}};
                 CAPTURE(int(recipe), attention, experts, name_of(compute), int(recompute), number % 4);
-                const Pass fused = pass_of(config, compute, quantize, recompute),
-                           separate = pass_of(config, compute, quantize, recompute, false);
+                const Pass fused = pass_of(config, compute, precision, recompute),
+                           separate = pass_of(config, compute, precision, recompute, false);
                 CHECK(fused.seen.rounded > 0);
                 CHECK(fused.seen.wrongly_rounded == 0);
                 CHECK(fused.loss == separate.loss);

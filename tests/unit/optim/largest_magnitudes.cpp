@@ -2,7 +2,7 @@
 // The largest magnitudes of weights with one scale, which optimizers find in an update.
 #include "coeus/base/random.hpp"
 #include "coeus/optim/param_groups.hpp"
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -38,17 +38,17 @@ struct Weights {
     Exec exec;
     Arena scratch{1 << 20, "scratch"};
     WholeMatrices matrices{scratch};
-    QuantizedWeights quantized;
+    OneScaleWeights one_scale_weights;
 
     Weights(const ParamGroups& groups, const StateTypes& types)
-        : parameters(types), quantized((add_all(parameters), parameters)) {
+        : parameters(types), one_scale_weights((add_all(parameters), parameters)) {
         exec.workspace = Arena(1 << 20, "workspace");
         groups.attach(parameters);
         parameters.allocate(true);
-        quantized.allocate();
+        one_scale_weights.allocate();
         parameters.initialise(1, 1);
         parameters.refresh_compute(exec, cpu_kernels());
-        quantized.renew(exec, cpu_kernels(), alone());
+        one_scale_weights.renew(exec, cpu_kernels(), alone());
     }
     static void add_all(Parameters& parameters) {
         parameters.add({matrix("wq", 32), matrix("wk", 16)});
@@ -71,9 +71,9 @@ struct Weights {
         scalars.refusals = refused ? 1 : 0;
         Passes passes;
         const Observation observation = exec.observers.add(passes);
-        quantized.begin_update(exec, cpu_kernels());
+        one_scale_weights.begin_update(exec, cpu_kernels());
         groups.update(exec, cpu_kernels(), parameters, scalars, &matrices);
-        quantized.finish_update(exec, cpu_kernels(), alone());
+        one_scale_weights.finish_update(exec, cpu_kernels(), alone());
         return passes.number;
     }
 };
@@ -82,7 +82,7 @@ struct Weights {
 
 TEST_CASE("optimizers find the largest magnitudes of weights with one scale") {
     StateTypes in_8_bits = {Dtype::f32, Dtype::bf16};
-    in_8_bits.quantize.gather_in_8_bits = true;
+    in_8_bits.precision.gather_in_8_bits = true;
     for (const StateTypes& types :
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},
           StateTypes{Dtype::f32, Dtype::bf16}, StateTypes{Dtype::bf16, Dtype::bf16}, in_8_bits})
@@ -97,7 +97,7 @@ TEST_CASE("optimizers find the largest magnitudes of weights with one scale") {
                 REQUIRE(after.size() == 3);
                 CHECK((before == after) == refused);
                 CHECK(before[2] == after[2]);
-                weights.quantized.renew(weights.exec, cpu_kernels(), alone());
+                weights.one_scale_weights.renew(weights.exec, cpu_kernels(), alone());
                 CHECK(after == weights.largest());
             }
 }

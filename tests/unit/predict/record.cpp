@@ -115,7 +115,8 @@ TEST_CASE("a recording has products of experts in the type in which the GPU mult
     const auto products_on = [&](int architecture, bool emulate = false) {
         EngineOptions options = options_of({}, 1);
         options.architecture = architecture;
-        options.types.quantize = {.experts = Recipe::rowwise, .expert_fqns = {"experts"}, .emulate = emulate};
+        options.types.precision = {
+            .experts = Recipe::rowwise, .expert_fqns = {"experts"}, .emulate = emulate};
         std::vector<Call> calls = record_step(model, options).calls;
         std::erase_if(calls, [](const Call& c) { return !c.kernel.starts_with("scaled_grouped"); });
         return calls;

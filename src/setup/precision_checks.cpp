@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/quantize_checks.hpp"
+#include "coeus/setup/precision_checks.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "layer_matrices.hpp"
-#include "quantize_options.hpp"
+#include "precision_matrices.hpp"
+#include "precision_options.hpp"
 
 namespace coeus {
 
@@ -40,7 +40,7 @@ std::string part_for_filter(const std::string& name) {
 
 void require_parts_fit(const ModelConfig& model, const EngineOptions& options) {
     const auto built = model->build(options.types, 1, {}, {model.whole()}, {});
-    for (const LayerMatrix& matrix : layer_matrices(*built)) {
+    for (const LayerMatrix& matrix : precision_matrices(*built)) {
         const bool mx = has_blocks(matrix.recipe), by_rows = matrix.split == Split::rows;
         if (matrix.recipe == Recipe::none || (!by_rows && matrix.split != Split::cols)) continue;
         if (!mx && (matrix.of_experts || !multiplies_in_8_bits(options))) continue;
@@ -64,7 +64,7 @@ void require_parts_fit(const ModelConfig& model, const EngineOptions& options) {
 
 // GPUs multiply multiples of 16 tokens in 8 bits. With MX, the gradient of a weight sums over blocks of 32.
 void require_tokens_fit(const EngineOptions& options) {
-    const Recipe recipe = options.types.quantize.linear;
+    const Recipe recipe = options.types.precision.linear;
     const bool mx = has_blocks(recipe);
     if (recipe == Recipe::none || (!mx && !multiplies_in_8_bits(options))) return;
     const MeshShape& mesh = options.mesh;
@@ -94,15 +94,15 @@ void require_tokens_fit(const EngineOptions& options) {
 }  // namespace
 
 bool multiplies_in_8_bits(const EngineOptions& options) {
-    return options.backend == Backend::cuda && !options.types.quantize.emulate;
+    return options.backend == Backend::cuda && !options.types.precision.emulate;
 }
 
 bool multiplies_experts_in_8_bits(const EngineOptions& options) {
-    return multiplies_in_8_bits(options) && !has_blocks(options.types.quantize.experts) &&
+    return multiplies_in_8_bits(options) && !has_blocks(options.types.precision.experts) &&
            experts_multiply_8_bits(options.architecture, options.experts_in_8_bits);
 }
 
-void require_quantized_fits(const Config& config, const ModelConfig& model, const EngineOptions& options) {
+void require_precision_fits(const Config& config, const ModelConfig& model, const EngineOptions& options) {
     require_experts(config, model);
     require_parts_fit(model, options);
     require_tokens_fit(options);
@@ -110,7 +110,7 @@ void require_quantized_fits(const Config& config, const ModelConfig& model, cons
 
 void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability) {
     constexpr int float8_since = 89, mx_since = 100;
-    const Recipe recipe = options.types.quantize.linear;
+    const Recipe recipe = options.types.precision.linear;
     if (recipe == Recipe::none || !multiplies_in_8_bits(options) || capability == 0) return;
     const std::string name = gpu.starts_with("an ") ? gpu.substr(3) : gpu;
     if (capability >= (has_blocks(recipe) ? mx_since : float8_since)) return;

@@ -4,7 +4,7 @@
 #include "mpi/io/groups.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
-#include "support/quantized_folder.hpp"
+#include "support/packed_folder.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -32,10 +32,10 @@ TEST_CASE("quantized folders give the decoded weights on every mesh and in every
     std::vector<MeshShape> meshes = {
         {.dp_shard = ranks}, {.tp = ranks}, {.pp = std::min(ranks, 2), .tp = ranks > 2 ? 2 : 1}};
     if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
-    for (const QuantizedModel& of : quantized_models()) {
+    for (const PackedModel& of : packed_models()) {
         const SharedFolder folder(world);
         const std::string quantized = folder.path + "/quantized", decoded = folder.path + "/decoded";
-        if (world.rank() == 0) write_quantized_folder(quantized, decoded, of);
+        if (world.rank() == 0) write_packed_folder(quantized, decoded, of);
         world.barrier();
         for (const StateTypes& types :
              {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},

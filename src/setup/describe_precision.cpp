@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/setup/describe_quantized.hpp"
+#include "coeus/setup/describe_precision.hpp"
 
 #include "coeus/base/function_ref.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/setup/quantize_checks.hpp"
-#include "layer_matrices.hpp"
-#include "quantize_options.hpp"
+#include "coeus/setup/precision_checks.hpp"
+#include "precision_matrices.hpp"
+#include "precision_options.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -22,12 +22,12 @@ bool converts_some(const std::vector<LayerMatrix>& matrices, bool of_experts) {
     });
 }
 
-std::string converter_of_list(const Quantize& quantize, UnusedPart::List list) {
+std::string converter_of_list(const Precision& precision, UnusedPart::List list) {
     const bool of_experts = list == UnusedPart::List::expert_fqns;
-    return converter_of(of_experts ? quantize.experts : quantize.linear, of_experts);
+    return converter_of(of_experts ? precision.experts : precision.linear, of_experts);
 }
 
-std::string why_it_stays(const MatrixGroup& group, const Quantize& quantize) {
+std::string why_it_stays(const MatrixGroup& group, const Precision& precision) {
     switch (group.stays) {
         case Stays::no: return "";
         case Stays::unasked:
@@ -36,7 +36,7 @@ std::string why_it_stays(const MatrixGroup& group, const Quantize& quantize) {
         case Stays::unlisted: return "fqns does not name it";
         case Stays::side:
             return fmt::format("a side is not a multiple of {}",
-                               multiple_of(group.of_experts ? quantize.experts : quantize.linear));
+                               multiple_of(group.of_experts ? precision.experts : precision.linear));
         case Stays::too_small: return fmt::format("it is small ({})", auto_filter);
         case Stays::always: return "never in 8 bits";
     }
@@ -81,41 +81,41 @@ std::string names_of(const std::vector<MatrixGroup>& groups, FunctionRef<bool(co
 
 int64_t parameters_in_8_bits(const Engine& engine) {
     int64_t sum = 0;
-    for (const LayerMatrix& matrix : layer_matrices(engine.model()))
+    for (const LayerMatrix& matrix : precision_matrices(engine.model()))
         if (matrix.recipe != Recipe::none) sum += matrix.number * matrix.outputs * matrix.inputs;
     return sum;
 }
 
-std::vector<std::string> describe_quantized(const Engine& engine) {
+std::vector<std::string> describe_precision(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    const Quantize& quantize = types.quantize;
-    if (!quantize.any()) return {};
-    const std::vector<LayerMatrix> matrices = layer_matrices(engine.model());
+    const Precision& precision = types.precision;
+    if (!precision.any()) return {};
+    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
     std::vector<std::string> recipes, lines;
     const bool linear = converts_some(matrices, false), experts = converts_some(matrices, true),
                on_gpu = engine.options().backend == Backend::cuda;
-    if (linear) recipes.push_back(fmt::format("linear layers {}", name_of(quantize.linear)));
-    if (experts) recipes.push_back(fmt::format("experts {}", name_of(quantize.experts)));
+    if (linear) recipes.push_back(fmt::format("linear layers {}", name_of(precision.linear)));
+    if (experts) recipes.push_back(fmt::format("experts {}", name_of(precision.experts)));
     if (!recipes.empty())
         lines.push_back(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
                                     with_commas(parameters_in_8_bits(engine)),
                                     with_commas(engine.config()->parameters()), join(recipes, ", ")));
     if (!recipes.empty() && !on_gpu)
         lines.push_back("CPUs have no products of 8-bit numbers: they are computed exactly, in software");
-    if (linear && on_gpu && quantize.emulate)
+    if (linear && on_gpu && precision.emulate)
         lines.push_back("Products of linear layers are emulated: they are computed exactly, in software");
     if (experts && on_gpu)
         lines.push_back(multiplies_experts_in_8_bits(engine.options())
                             ? "Products of experts multiply 8-bit numbers on this GPU"
                             : "Products of experts are computed in bfloat16 from 8-bit numbers on this GPU");
-    for (const UnusedPart& part : unused_parts(quantize, matrices)) {
+    for (const UnusedPart& part : unused_parts(precision, matrices)) {
         using enum UnusedPart::List;
-        lines.push_back(
-            fmt::format("Notice: {}.{}: no layer's name has \"{}\"{}", converter_of_list(quantize, part.list),
-                        part.list == filter_fqns ? "filter_fqns" : "fqns", part.part,
-                        part.nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", part.nearest)));
+        lines.push_back(fmt::format(
+            "Notice: {}.{}: no layer's name has \"{}\"{}", converter_of_list(precision, part.list),
+            part.list == filter_fqns ? "filter_fqns" : "fqns", part.part,
+            part.nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", part.nearest)));
     }
-    const std::vector<MatrixGroup> groups = matrix_groups(quantize, matrices);
+    const std::vector<MatrixGroup> groups = matrix_groups(precision, matrices);
     for (const bool of_experts : {false, true}) {
         const std::string odd = names_of(groups, [&](const MatrixGroup& group) {
             return group.stays == Stays::side && group.of_experts == of_experts;
@@ -123,12 +123,12 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
         if (!odd.empty())
             lines.push_back(fmt::format("Notice: {} with a side that is not a multiple of {} stay in {}: {}",
                                         of_experts ? "experts" : "linear layers",
-                                        multiple_of(of_experts ? quantize.experts : quantize.linear),
+                                        multiple_of(of_experts ? precision.experts : precision.linear),
                                         name_of(types.compute), odd));
     }
     if (multiplies_in_8_bits(engine.options()))
         if (const std::string uneven =
-                names_of(matrix_groups(quantize, in_uneven_rows(matrices, engine.options().mesh.tp)),
+                names_of(matrix_groups(precision, in_uneven_rows(matrices, engine.options().mesh.tp)),
                          [](const MatrixGroup&) { return true; });
             !uneven.empty())
             lines.push_back(
@@ -140,9 +140,10 @@ std::vector<std::string> describe_quantized(const Engine& engine) {
 
 std::vector<std::string> describe_linear_layers(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    if (!types.quantize.any()) return {};
+    if (!types.precision.any()) return {};
     std::string text = "Linear layers:";
-    const std::vector<MatrixGroup> groups = matrix_groups(types.quantize, layer_matrices(engine.model()));
+    const std::vector<MatrixGroup> groups =
+        matrix_groups(types.precision, precision_matrices(engine.model()));
     size_t widest = 0, widest_size = 0;
     for (const MatrixGroup& group : groups) {
         widest = std::max(widest, group.name.size());
@@ -152,13 +153,13 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
         text += fmt::format("\n  {:<{}}  {:<{}}  {}", group.name, widest, size_text(group), widest_size,
                             group.stays == Stays::no ? name_of(group.recipe)
                                                      : fmt::format("{} ({})", name_of(types.compute),
-                                                                   why_it_stays(group, types.quantize)));
+                                                                   why_it_stays(group, types.precision)));
     return {text};
 }
 
 std::vector<std::string> idle_converters(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    const std::vector<LayerMatrix> matrices = layer_matrices(engine.model());
+    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
     std::vector<std::string> warnings;
     const auto look = [&](Recipe recipe, bool of_experts) {
         if (recipe != Recipe::none && !converts_some(matrices, of_experts))
@@ -167,8 +168,8 @@ std::vector<std::string> idle_converters(const Engine& engine) {
                 converter_of(recipe, of_experts), of_experts ? "experts" : "linear layers",
                 name_of(types.compute)));
     };
-    look(types.quantize.linear, false);
-    look(types.quantize.experts, true);
+    look(types.precision.linear, false);
+    look(types.precision.experts, true);
     return warnings;
 }
 

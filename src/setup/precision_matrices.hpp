@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coeus/models/model.hpp"
-#include "coeus/state/quantize.hpp"
+#include "coeus/models/precision_plan.hpp"
 
 #include <vector>
 
@@ -11,6 +11,6 @@ namespace coeus {
 
 /// The matrices of the whole model that are multiplied by tokens, and its table of tokens. The projection of
 /// a tied model is listed in addition to its table.
-std::vector<LayerMatrix> layer_matrices(const Model& model);
+std::vector<LayerMatrix> precision_matrices(const Model& model);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/state/titan_names.hpp"
+#include "coeus/models/titan_names.hpp"
 
 namespace coeus {
 

@@ -12,7 +12,7 @@
 namespace coeus::test {
 
 /// Observes kernels on a CPU.
-class QuantizedOperands : public KernelObserver {
+class WrittenOperands : public KernelObserver {
 public:
     void begin(const char* kernel, double, double) override {
         kernel_ = kernel;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layer_matrices.hpp"
+#include "precision_matrices.hpp"
 
 #include "coeus/models/decoder.hpp"
 
 namespace coeus {
 
-std::vector<LayerMatrix> layer_matrices(const Model& model) {
+std::vector<LayerMatrix> precision_matrices(const Model& model) {
     std::vector<LayerMatrix> matrices;
     for (const Storage* storage : model.parameters().model())
         for (const Param& param : storage->params()) {

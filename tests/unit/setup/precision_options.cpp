@@ -30,10 +30,10 @@ Words experts(const std::string& kind) {
             "--quantize.grouped_mm." + kind + ".fqns=experts"};
 }
 
-Quantize quantize_of(const Words& arguments) {
+Precision precision_of(const Words& arguments) {
     const Config config = parse_command_line(small + arguments).config;
     const DecoderConfig model = model_from_deck(config);
-    return planned_options(config, model, mesh_shape(config, 1), 0).types.quantize;
+    return planned_options(config, model, mesh_shape(config, 1), 0).types.precision;
 }
 
 // All lines of a dry run, or its error.
@@ -51,9 +51,9 @@ std::string planned(const Words& arguments, int ranks = 1) {
 }  // namespace
 
 TEST_CASE("quantize options: the recipes of decks") {
-    const auto linear = [](const Words& arguments) { return quantize_of(arguments).linear; };
-    CHECK_FALSE(quantize_of({}).any());
-    CHECK_FALSE(quantize_of({"--float8.emulate", "--mx.recipe_name=mxfp8_emulated"}).emulate);
+    const auto linear = [](const Words& arguments) { return precision_of(arguments).linear; };
+    CHECK_FALSE(precision_of({}).any());
+    CHECK_FALSE(precision_of({"--float8.emulate", "--mx.recipe_name=mxfp8_emulated"}).emulate);
     CHECK(linear(float8) == Recipe::tensorwise);
     CHECK(linear(float8 + Words{"--float8.recipe_name=none"}) == Recipe::tensorwise);
     CHECK(linear(float8 + Words{"--float8.recipe_name=rowwise"}) == Recipe::rowwise);
@@ -62,7 +62,7 @@ TEST_CASE("quantize options: the recipes of decks") {
         CHECK(linear(mx + Words{std::string("--mx.recipe_name=") + floor}) == Recipe::mx_floor);
     for (const char* up : {"mxfp8_rceil", "mxfp8_cublas_rceil", "mxfp8_emulated_rceil"})
         CHECK(linear(mx + Words{std::string("--mx.recipe_name=") + up}) == Recipe::mx_rceil);
-    const Quantize both = quantize_of(
+    const Precision both = precision_of(
         {"--model.converters=float8,quantize.grouped_mm.mx", "--float8.enable_fsdp_float8_all_gather",
          "--float8.filter_fqns=output,wk", "--quantize.grouped_mm.mx.fqns=experts",
          "--quantize.linear.mx.fqns=x", "--model.name=qwen3", "--model.flavor=debugmodel_moe"});
@@ -73,19 +73,19 @@ TEST_CASE("quantize options: the recipes of decks") {
     CHECK(both.filter_fqns == Words{"output", "wk"});
     CHECK(both.fqns.empty());
     CHECK(both.expert_fqns == Words{"experts"});
-    const Quantize blocks = quantize_of(mx + Words{"--mx.fqns=attention"});
+    const Precision blocks = precision_of(mx + Words{"--mx.fqns=attention"});
     CHECK(blocks.filter_fqns == Words{"output"});
     CHECK(blocks.fqns == Words{"attention"});
     CHECK_FALSE(blocks.gather_in_8_bits);
-    CHECK(quantize_of(with_experts + experts("float8")).experts == Recipe::rowwise);
+    CHECK(precision_of(with_experts + experts("float8")).experts == Recipe::rowwise);
     // software
-    CHECK(quantize_of(float8 + Words{"--float8.emulate"}).emulate);
-    CHECK(quantize_of(mx + Words{"--mx.recipe_name=mxfp8_emulated_rceil"}).emulate);
+    CHECK(precision_of(float8 + Words{"--float8.emulate"}).emulate);
+    CHECK(precision_of(mx + Words{"--mx.recipe_name=mxfp8_emulated_rceil"}).emulate);
     // of linear layers only
-    CHECK_FALSE(quantize_of(with_experts + experts("float8") + Words{"--float8.emulate"}).emulate);
-    CHECK_FALSE(quantize_of({"--model.converters=float8,quantize.grouped_mm.mx", "--model.name=qwen3",
-                             "--model.flavor=debugmodel_moe", "--quantize.grouped_mm.mx.fqns=experts",
-                             "--quantize.grouped_mm.mx.recipe_name=mxfp8_emulated"})
+    CHECK_FALSE(precision_of(with_experts + experts("float8") + Words{"--float8.emulate"}).emulate);
+    CHECK_FALSE(precision_of({"--model.converters=float8,quantize.grouped_mm.mx", "--model.name=qwen3",
+                              "--model.flavor=debugmodel_moe", "--quantize.grouped_mm.mx.fqns=experts",
+                              "--quantize.grouped_mm.mx.recipe_name=mxfp8_emulated"})
                     .emulate);
 }
 

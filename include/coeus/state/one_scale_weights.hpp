@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuantizedWeights: the largest magnitudes of parameters that have one scale (Storage::one_scales), and
+// OneScaleWeights: the largest magnitudes of parameters that have one scale (Storage::one_scales), and
 // weights that are kept in 8 bits. Both follow from the masters, so nothing of it is saved. All ranks agree
 // on the largest magnitudes of all parameters in one exchange after each update.
 #pragma once
@@ -9,10 +9,10 @@
 
 namespace coeus {
 
-class QuantizedWeights {
+class OneScaleWeights {
 public:
     /// Allocates no memory yet. The parameters must outlive it.
-    explicit QuantizedWeights(Parameters& parameters);
+    explicit OneScaleWeights(Parameters& parameters);
 
     /// True if some parameter of the model has one scale.
     bool any() const { return count_ > 0; }
@@ -41,8 +41,8 @@ private:
 /// The largest magnitude and scale of a parameter of the storage, which has one scale for each.
 const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param);
 
-/// Quantizes the rows that this rank owns from the masters, with the scales of the last renewal, into `to`
-/// [owned rows, columns] of 8-bit floats.
+/// Writes the rows that this rank owns in 8 bits, from the masters with the scales of the last renewal, into
+/// `to` [owned rows, columns] of 8-bit floats.
 void quantize_owned(Exec& exec, const Kernels& kernels, const Storage& storage, Tensor to);
 
 }  // namespace coeus

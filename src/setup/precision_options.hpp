@@ -3,14 +3,14 @@
 #pragma once
 
 #include "coeus/config/config.hpp"
-#include "coeus/state/quantize.hpp"
+#include "coeus/state/precision.hpp"
 
 #include <string>
 
 namespace coeus {
 
 /// The options of model.converters.
-Quantize quantize_from_deck(const Config& config);
+Precision precision_from_deck(const Config& config);
 /// The converter that asks for this recipe of linear layers, or of experts: "quantize.linear.float8".
 std::string converter_of(Recipe recipe, bool of_experts);
 

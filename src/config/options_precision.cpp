@@ -22,7 +22,7 @@ Option scaling_type(const std::string& tensor, const char* meaning) {
 
 }  // namespace
 
-std::vector<Option> quantize_options() {
+std::vector<Option> precision_options() {
     return {
         works(COEUS_FIELD(quantize.linear.float8.recipe_name), to_run,
               "What has a scale of its own. `tensorwise`: each tensor. `rowwise`: each row, or each column, "

@@ -3,7 +3,7 @@
 // give what they give for a folder with the decoded weights. Without the option, a run refuses them.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
-#include "support/quantized_folder.hpp"
+#include "support/packed_folder.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -17,8 +17,8 @@ const std::string option = "--checkpoint.initial_load_in_hf_quantized";
 
 class Folders {
 public:
-    explicit Folders(const QuantizedModel& of) : family_(of.model.family) {
-        write_quantized_folder(quantized(), decoded(), of);
+    explicit Folders(const PackedModel& of) : family_(of.model.family) {
+        write_packed_folder(quantized(), decoded(), of);
         write_token_file(folder_ / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
     }
     fs::path quantized() const { return folder_ / "quantized"; }
@@ -61,7 +61,7 @@ void replace_in(const fs::path& file, const std::string& text, const std::string
 }  // namespace
 
 TEST_CASE("a run from a quantized folder takes the steps of a run from the decoded folder") {
-    for (const QuantizedModel& of : quantized_models()) {
+    for (const PackedModel& of : packed_models()) {
         const Folders folders(of);
         CAPTURE(of.model.family);
         for (const auto& [mesh, ranks] :
@@ -81,7 +81,7 @@ TEST_CASE("a run from a quantized folder takes the steps of a run from the decod
 }
 
 TEST_CASE("convert, generate and info read quantized folders") {
-    for (const QuantizedModel& of : quantized_models()) {
+    for (const PackedModel& of : packed_models()) {
         const Folders folders(of);
         CAPTURE(of.model.family);
         write_file(folders.path("text.txt"), "The dog sat on the mat, and the cat sat on the log.\n");
@@ -98,7 +98,7 @@ TEST_CASE("convert, generate and info read quantized folders") {
             run_coeus({"info", folders.quantized().string(), "--diff", folders.decoded().string()}));
         CHECK_THAT(difference, Contains("arrays in both, none differ"));
         const std::string shown = succeeded(run_coeus({"info", folders.quantized().string(), "--verify"}));
-        CHECK_THAT(shown, Contains("quantization   " + of.quantization.text() + "\n") &&
+        CHECK_THAT(shown, Contains("quantization   " + of.format.text() + "\n") &&
                               Contains("complete       yes") && Contains("all elements are finite") &&
                               !Contains("unknown keys"));
         const auto generated = [&](const fs::path& weights) {
@@ -111,7 +111,7 @@ TEST_CASE("convert, generate and info read quantized folders") {
 }
 
 TEST_CASE("quantized folders that a run cannot start from") {
-    const Folders folders(quantized_models().front());
+    const Folders folders(packed_models().front());
     const std::string folder = folders.quantized().string(), config = folder + "/config.json";
     folders.refuse(
         folders.quantized(), {},

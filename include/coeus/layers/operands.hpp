@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices in the forms of a recipe (kernels/quantization.hpp) while ranks divide them. A scale is that of
-// the whole matrix: ranks that have parts of its rows or columns agree on the largest magnitude of each
-// group. So the quantized numbers do not depend on the mesh, nor on what is recomputed.
+// Operands of products in the forms of a recipe (kernels/quantization.hpp) while ranks divide them. A scale
+// is that of the whole matrix: ranks that have parts of its rows or columns agree on the largest magnitude of
+// each group. So the numbers in 8 bits do not depend on the mesh, nor on what is recomputed.
 #pragma once
 
 #include "coeus/layers/context.hpp"
@@ -30,12 +30,12 @@ Tensor with_rounded_rows(Ctx& c, Tensor t);
 
 /// x in a form, in temp; x itself in the compute type. `experts` (optional): the groups of its rows, whose
 /// columns have scales of their own. The matrices of x[G,R,C] have, too.
-Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});
+Tensor in_form(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts = {});
 /// The same, written to `q`, which has room for the scales.
-void quantize_to(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
-                 const Groups& experts = {});
+void write_in_form(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
+                   const Groups& experts = {});
 
-/// x as an operand that this rank multiplies at once, in temp: as quantized(), or as its values if the
+/// x as an operand that this rank multiplies at once, in temp: as in_form(), or as its values if the
 /// backend takes them.
 Tensor as_operand(Ctx& c, Tensor x, const Form& form, const Division& division);
 /// The same for given largest magnitudes.
@@ -45,7 +45,7 @@ Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest);
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division);
 
 /// to = from, of the same type, shape and groups. `matrices`: see scale_shape().
-void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices = 1);
+void copy_with_scales(Ctx& c, Tensor to, Tensor from, int64_t matrices = 1);
 
 /// d = op(a) op(b) + plus: gemm or scaled_gemm, whichever the operands' type needs.
 void multiply(Ctx& c, Tensor d, Operand a, Operand b, Tensor plus = {}, bool fast = false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/state/quantized_weights.hpp"
+#include "coeus/state/one_scale_weights.hpp"
 
 #include <algorithm>
 
@@ -9,18 +9,18 @@ const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param
     return storage.one_scales[size_t(&param - storage.params().data())];
 }
 
-QuantizedWeights::QuantizedWeights(Parameters& parameters) : parameters_(parameters) {
+OneScaleWeights::OneScaleWeights(Parameters& parameters) : parameters_(parameters) {
     for (const Storage* storage : parameters.model())
         if (storage->has_one_scales()) count_ += int64_t(storage->params().size());
 }
 
-int64_t QuantizedWeights::bytes() const {
+int64_t OneScaleWeights::bytes() const {
     const int64_t n = count_ * apart;
     return padded_bytes(4 * n) + padded_bytes(2 * n) + padded_bytes(4 * n);
 }
 
 // Every rank has places for the parameters of the whole model, in the same order.
-void QuantizedWeights::allocate() {
+void OneScaleWeights::allocate() {
     if (!any()) return;
     const int64_t n = count_ * apart;
     buffer_ = Buffer(bytes(), "scales of weights", parameters_.device().memory());
@@ -41,23 +41,23 @@ void QuantizedWeights::allocate() {
     }
 }
 
-void QuantizedWeights::renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+void OneScaleWeights::renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
     begin_update(exec, kernels);
     for (const Storage& storage : parameters_.storages()) find_largest(exec, kernels, storage);
     agree(exec, kernels, owners);
 }
 
-void QuantizedWeights::begin_update(Exec& exec, const Kernels& kernels) const {
+void OneScaleWeights::begin_update(Exec& exec, const Kernels& kernels) const {
     if (any()) kernels.zero(exec, largest_);
 }
 
-void QuantizedWeights::finish_update(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+void OneScaleWeights::finish_update(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
     for (const Storage& storage : parameters_.storages())
         if (!storage.trainable()) find_largest(exec, kernels, storage);
     agree(exec, kernels, owners);
 }
 
-void QuantizedWeights::find_largest(Exec& exec, const Kernels& kernels, const Storage& storage) {
+void OneScaleWeights::find_largest(Exec& exec, const Kernels& kernels, const Storage& storage) {
     if (!storage.has_one_scales()) return;
     const bool has_copy = storage.compute && !storage.is_8_bit();
     for (const OwnedRun& run : storage.runs())
@@ -66,7 +66,7 @@ void QuantizedWeights::find_largest(Exec& exec, const Kernels& kernels, const St
                                    ScaleGroups::one, {});
 }
 
-void QuantizedWeights::agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+void OneScaleWeights::agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
     if (!any()) return;
     {
         const ObservedExchange noted(exec, Exchange::agree_on_weight_scales, largest_);

@@ -18,7 +18,7 @@ bool multiplies_experts_in_8_bits(const EngineOptions& options);
 /// ConfigError with the nearest valid setting if experts are converted in a model that has none; or if the
 /// mesh leaves sides of matrices or numbers of tokens that are not multiples of 32 (MX), or of 16 (GPUs with
 /// 8-bit products).
-void require_quantized_fits(const Config& config, const ModelConfig& model, const EngineOptions& options);
+void require_precision_fits(const Config& config, const ModelConfig& model, const EngineOptions& options);
 
 /// ConfigError if linear layers need 8-bit products that the GPU does not have. `gpu`: its name. It is not
 /// checked if its compute capability is 0.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "quantize_options.hpp"
+#include "precision_options.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
@@ -12,36 +12,36 @@ Recipe float8_recipe(const std::string& name) {
     if (name == "tensorwise") return Recipe::tensorwise;
     if (name == "rowwise") return Recipe::rowwise;
     if (name == "rowwise_with_gw_hp") return Recipe::rowwise_with_gw_hp;
-    throw LogicError(fmt::format("quantize_from_deck has no recipe \"{}\"", name));
+    throw LogicError(fmt::format("precision_from_deck has no recipe \"{}\"", name));
 }
 
 }  // namespace
 
-Quantize quantize_from_deck(const Config& config) {
+Precision precision_from_deck(const Config& config) {
     const auto& linear = config.quantize.linear;
     const auto& experts = config.quantize.grouped_mm;
-    Quantize quantize;
+    Precision precision;
     if (uses_converter(config, "quantize.linear.float8")) {
-        quantize.linear = float8_recipe(linear.float8.recipe_name);
-        quantize.filter_fqns = linear.float8.filter_fqns;
-        quantize.gather_in_8_bits = linear.float8.enable_fsdp_float8_all_gather;
-        quantize.emulate = linear.float8.emulate;
+        precision.linear = float8_recipe(linear.float8.recipe_name);
+        precision.filter_fqns = linear.float8.filter_fqns;
+        precision.gather_in_8_bits = linear.float8.enable_fsdp_float8_all_gather;
+        precision.emulate = linear.float8.emulate;
     }
     if (uses_converter(config, "quantize.linear.mx")) {
-        quantize.linear = linear.mx.recipe_name.ends_with("rceil") ? Recipe::mx_rceil : Recipe::mx_floor;
-        quantize.filter_fqns = linear.mx.filter_fqns;
-        quantize.fqns = linear.mx.fqns;
-        quantize.emulate = linear.mx.recipe_name.starts_with("mxfp8_emulated");
+        precision.linear = linear.mx.recipe_name.ends_with("rceil") ? Recipe::mx_rceil : Recipe::mx_floor;
+        precision.filter_fqns = linear.mx.filter_fqns;
+        precision.fqns = linear.mx.fqns;
+        precision.emulate = linear.mx.recipe_name.starts_with("mxfp8_emulated");
     }
     if (uses_converter(config, "quantize.grouped_mm.float8")) {
-        quantize.experts = Recipe::rowwise;
-        quantize.expert_fqns = experts.float8.fqns;
+        precision.experts = Recipe::rowwise;
+        precision.expert_fqns = experts.float8.fqns;
     }
     if (uses_converter(config, "quantize.grouped_mm.mx")) {
-        quantize.experts = Recipe::mx_rceil;
-        quantize.expert_fqns = experts.mx.fqns;
+        precision.experts = Recipe::mx_rceil;
+        precision.expert_fqns = experts.mx.fqns;
     }
-    return quantize;
+    return precision;
 }
 
 std::string converter_of(Recipe recipe, bool of_experts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which matrices of a model are computed in 8 bits, why others stay, and parts of names that no matrix has.
-#include "coeus/state/quantize.hpp"
+#include "coeus/models/precision_plan.hpp"
 
 #include "support/catch.hpp"
 
@@ -11,16 +11,16 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-Recipe linear(const Quantize& quantize, const std::string& name, int64_t outputs = 256,
+Recipe linear(const Precision& precision, const std::string& name, int64_t outputs = 256,
               int64_t inputs = 512) {
-    return recipe_of_linear(quantize, name + ".weight", outputs, inputs);
+    return recipe_of_linear(precision, name + ".weight", outputs, inputs);
 }
 
 // A model with four layers, of which the last two have experts, as it is built with these options.
-std::vector<LayerMatrix> model(const Quantize& quantize) {
+std::vector<LayerMatrix> model(const Precision& precision) {
     std::vector<LayerMatrix> found = {{"tok_embeddings.weight", 1000, 256, false, Recipe::none, true}};
     const auto add = [&](const std::string& name, int64_t outputs, int64_t inputs) {
-        found.push_back({name + ".weight", outputs, inputs, false, linear(quantize, name, outputs, inputs)});
+        found.push_back({name + ".weight", outputs, inputs, false, linear(precision, name, outputs, inputs)});
     };
     for (const std::string layer : {"layers.0.", "layers.1.", "layers.2.", "layers.3."}) {
         for (const std::string name : {"wq", "wk", "wv"})
@@ -31,7 +31,7 @@ std::vector<LayerMatrix> model(const Quantize& quantize) {
         }
         found.push_back({layer + "moe.router.gate.weight", 16, 256, false, Recipe::none, true});
         const std::string experts = layer + "moe.experts.w1";
-        found.push_back({experts, 64, 256, true, recipe_of_experts(quantize, experts, 64, 256)});
+        found.push_back({experts, 64, 256, true, recipe_of_experts(precision, experts, 64, 256)});
     }
     add("output", 1000, 256);
     return found;
@@ -39,17 +39,17 @@ std::vector<LayerMatrix> model(const Quantize& quantize) {
 
 using Line = std::tuple<std::string, int64_t, Recipe, Stays, std::string>;
 
-std::vector<Line> lines(const Quantize& quantize) {
+std::vector<Line> lines(const Precision& precision) {
     std::vector<Line> found;
-    for (const MatrixGroup& group : matrix_groups(quantize, model(quantize)))
+    for (const MatrixGroup& group : matrix_groups(precision, model(precision)))
         found.emplace_back(group.name, group.count, group.recipe, group.stays, group.filter);
     return found;
 }
 
 // "filter_fqns Output: output"
-Names unused(const Quantize& quantize) {
+Names unused(const Precision& precision) {
     Names found;
-    for (const UnusedPart& part : unused_parts(quantize, model(quantize))) {
+    for (const UnusedPart& part : unused_parts(precision, model(precision))) {
         const char* const lists[] = {"filter_fqns", "fqns", "expert_fqns"};
         found.push_back(lists[int(part.list)] + (" " + part.part) + ": " + part.nearest);
     }
@@ -59,8 +59,8 @@ Names unused(const Quantize& quantize) {
 }  // namespace
 
 TEST_CASE("quantize: sides are multiples of 16, and of 32 with MX") {
-    const Quantize float8 = {.linear = Recipe::rowwise}, mx = {.linear = Recipe::mx_floor},
-                   experts = {.experts = Recipe::mx_rceil, .expert_fqns = {"experts"}};
+    const Precision float8 = {.linear = Recipe::rowwise}, mx = {.linear = Recipe::mx_floor},
+                    experts = {.experts = Recipe::mx_rceil, .expert_fqns = {"experts"}};
     CHECK(linear(float8, "a", 48, 80) == Recipe::rowwise);
     CHECK(linear(mx, "a", 48, 64) == Recipe::none);
     CHECK(linear(mx, "a", 64, 80) == Recipe::none);
@@ -86,13 +86,13 @@ TEST_CASE("quantize: names in torchtitan's newest version count too") {
 }
 
 TEST_CASE("quantize: a list of names leaves out all others, and a filter some of these") {
-    const Quantize quantize = {
+    const Precision precision = {
         .linear = Recipe::mx_floor, .filter_fqns = {"layers.1"}, .fqns = {"attention", "w2"}};
-    CHECK(linear(quantize, "layers.0.attention.wq") == Recipe::mx_floor);
-    CHECK(linear(quantize, "layers.0.feed_forward.w2") == Recipe::mx_floor);
-    CHECK(linear(quantize, "layers.0.feed_forward.w1") == Recipe::none);
-    CHECK(linear(quantize, "layers.1.attention.wq") == Recipe::none);
-    CHECK(linear(quantize, "layers.10.attention.wq") == Recipe::none);
+    CHECK(linear(precision, "layers.0.attention.wq") == Recipe::mx_floor);
+    CHECK(linear(precision, "layers.0.feed_forward.w2") == Recipe::mx_floor);
+    CHECK(linear(precision, "layers.0.feed_forward.w1") == Recipe::none);
+    CHECK(linear(precision, "layers.1.attention.wq") == Recipe::none);
+    CHECK(linear(precision, "layers.10.attention.wq") == Recipe::none);
 }
 
 TEST_CASE("quantize: experts are named by their module") {
@@ -138,17 +138,17 @@ TEST_CASE("quantize: groups of equal matrices say how they are computed, or why 
 }
 
 TEST_CASE("quantize: parts that no name has are found, with the nearest name") {
-    Quantize quantize = {.linear = Recipe::rowwise,
-                         .filter_fqns = {"output", auto_filter, "", "router.gate", "lm_head"},
-                         .fqns = {"qkv_linear.wq"}};
-    CHECK(unused(quantize) == Names{});
-    quantize.filter_fqns = {"Output", "layers.4", "feed_foward", "atention.wq", "zzzzzzzzz", "experts"};
-    quantize.fqns = {"attention.w_v"};
-    quantize.expert_fqns = {"expert_"};  // not used
-    CHECK(unused(quantize) ==
+    Precision precision = {.linear = Recipe::rowwise,
+                           .filter_fqns = {"output", auto_filter, "", "router.gate", "lm_head"},
+                           .fqns = {"qkv_linear.wq"}};
+    CHECK(unused(precision) == Names{});
+    precision.filter_fqns = {"Output", "layers.4", "feed_foward", "atention.wq", "zzzzzzzzz", "experts"};
+    precision.fqns = {"attention.w_v"};
+    precision.expert_fqns = {"expert_"};  // not used
+    CHECK(unused(precision) ==
           Names{"filter_fqns Output: output", "filter_fqns layers.4: layers.0",
                 "filter_fqns feed_foward: feed_forward", "filter_fqns atention.wq: attention.wq",
                 "filter_fqns zzzzzzzzz: ", "filter_fqns experts: ", "fqns attention.w_v: attention.wv"});
-    quantize = {.experts = Recipe::rowwise, .expert_fqns = {"expert_", "moe", "output"}};
-    CHECK(unused(quantize) == Names{"expert_fqns expert_: experts", "expert_fqns output: "});
+    precision = {.experts = Recipe::rowwise, .expert_fqns = {"expert_", "moe", "output"}};
+    CHECK(unused(precision) == Names{"expert_fqns expert_: experts", "expert_fqns output: "});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/quantized.hpp"
+#include "coeus/layers/operands.hpp"
 
 namespace coeus {
 
@@ -46,17 +46,17 @@ Tensor with_largest(Ctx& c, Tensor t, Tensor bits) {
     return t;
 }
 
-void quantize_to(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
-                 const Groups& experts) {
+void write_in_form(Ctx& c, Tensor q, Tensor x, const Form& form, const Division& division,
+                   const Groups& experts) {
     const Scope temps(c.temp);
     const Tensor bits = largest_magnitudes(c, x, form.groups, division, experts);
     c.k.quantize(c.exec, q, x, bits, form.rule, experts);
 }
 
-Tensor quantized(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts) {
+Tensor in_form(Ctx& c, Tensor x, const Form& form, const Division& division, const Groups& experts) {
     if (!form.is_8_bit()) return x;
     const Tensor q = c.temp.alloc(form.type, x.shape, form.groups, matrices_of(x, experts));
-    quantize_to(c, q, x, form, division, experts);
+    write_in_form(c, q, x, form, division, experts);
     return q;
 }
 
@@ -69,7 +69,7 @@ bool is_given_as_values(const Ctx& c, Tensor x, const Form& form) {
 }  // namespace
 
 Tensor as_operand(Ctx& c, Tensor x, const Form& form, const Division& division) {
-    if (!is_given_as_values(c, x, form)) return quantized(c, x, form, division);
+    if (!is_given_as_values(c, x, form)) return in_form(c, x, form, division);
     const Tensor y = c.temp.alloc(Dtype::bf16, x.shape, groups_of_values(form));
     const Scope temps(c.temp);
     c.k.quantize_values(c.exec, y, x, largest_magnitudes(c, x, form.groups, division, {}), form);
@@ -101,10 +101,10 @@ Tensor with_rounded_rows(Ctx& c, Tensor t) {
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division) {
     if (x.rounded && form == rows_form) return rounded_rows(x);
     const bool stays = division.other_row_ranks.size() == 1 && !c.frame.is_owing();
-    return stays ? as_operand(c, x, form, division) : quantized(c, x, form, division);
+    return stays ? as_operand(c, x, form, division) : in_form(c, x, form, division);
 }
 
-void copy_quantized(Ctx& c, Tensor to, Tensor from, int64_t matrices) {
+void copy_with_scales(Ctx& c, Tensor to, Tensor from, int64_t matrices) {
     c.k.cast(c.exec, to, from);
     c.k.cast(c.exec, scales_of(to, matrices), scales_of(from, matrices));
 }

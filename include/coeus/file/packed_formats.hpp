@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantized weights of Hugging Face folders: how config.json describes them, and the decoders of their
-// blocks. Sources: OCP Microscaling Formats (MX) Specification 1.0, section 6.3 (MXFP4); DeepSeek-V3
-// Technical Report, section 3.3 (FP8 with a scale for each block of 128 x 128).
+// Packed formats of weights in Hugging Face folders, which call them quantized: how config.json describes
+// them, and the decoders of their blocks. Sources: OCP Microscaling Formats (MX) Specification 1.0,
+// section 6.3 (MXFP4); DeepSeek-V3 Technical Report, section 3.3 (FP8 with a scale for each block of 128 x
+// 128).
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -13,7 +14,7 @@
 namespace coeus {
 
 /// How a folder stores its weights: "quantization_config" in its config.json.
-struct Quantization {
+struct PackedFormat {
     enum class Kind : uint8_t {
         none,
         mxfp4,  ///< "mxfp4" (gpt-oss): 32 adjacent elements of a row have one scale
@@ -23,14 +24,14 @@ struct Quantization {
     int64_t block_rows = 0, block_cols = 0;  ///< only fp8
 
     explicit operator bool() const { return kind != Kind::none; }
-    bool operator==(const Quantization&) const = default;
+    bool operator==(const PackedFormat&) const = default;
     /// "MXFP4", "FP8 in blocks of 128 x 128"; "none".
     std::string text() const;
 };
 
-/// Reads config.json in a folder; no quantization if the file is absent. ConfigError, with file, key and
+/// Reads config.json in a folder; Kind::none if the file is absent. ConfigError, with file, key and
 /// value: a method other than mxfp4 and fp8, a format other than e4m3, blocks without a size.
-Quantization read_quantization(const std::string& folder);
+PackedFormat read_packed_format(const std::string& folder);
 
 /// Elements of an MXFP4 block, and bytes that hold them: two elements each, the first in the low four bits.
 inline constexpr int64_t mxfp4_block = 32, mxfp4_block_bytes = 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/file/quantized.hpp"
+#include "coeus/file/packed_formats.hpp"
 
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -26,10 +26,10 @@ bool same(float a, double b) {
     return std::isnan(b) ? std::isnan(a) : double(a) == b;
 }
 
-Quantization read(const std::string& config) {
+PackedFormat read(const std::string& config) {
     const test::TemporaryFolder folder;
     test::write_file(folder / "config.json", config);
-    return read_quantization(folder.path().string());
+    return read_packed_format(folder.path().string());
 }
 
 }  // namespace
@@ -110,14 +110,14 @@ TEST_CASE("quantized: FP8 has a scale for each block of rows and columns, smalle
 TEST_CASE("quantized: config.json describes the quantization of a folder") {
     CHECK_FALSE(read("{}"));
     CHECK_FALSE(read(R"({"quantization_config": null})"));
-    CHECK_FALSE(read_quantization("no such folder"));
-    const Quantization mxfp4 = read(R"({"quantization_config": {"quant_method": "mxfp4",
+    CHECK_FALSE(read_packed_format("no such folder"));
+    const PackedFormat mxfp4 = read(R"({"quantization_config": {"quant_method": "mxfp4",
                                         "modules_to_not_convert": ["lm_head"]}})");
-    CHECK(mxfp4.kind == Quantization::Kind::mxfp4);
+    CHECK(mxfp4.kind == PackedFormat::Kind::mxfp4);
     CHECK(mxfp4.text() == "MXFP4");
-    const Quantization fp8 = read(R"({"quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3",
+    const PackedFormat fp8 = read(R"({"quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3",
                                       "quant_method": "fp8", "weight_block_size": [128, 64]}})");
-    CHECK(fp8 == Quantization{.kind = Quantization::Kind::fp8, .block_rows = 128, .block_cols = 64});
+    CHECK(fp8 == PackedFormat{.kind = PackedFormat::Kind::fp8, .block_rows = 128, .block_cols = 64});
     CHECK(fp8.text() == "FP8 in blocks of 128 x 64");
     const auto refused = [](const std::string& content, const std::string& message) {
         CHECK_THROWS_WITH(read(R"({"quantization_config": )" + content + "}"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/state/quantize.hpp"
+#include "coeus/models/precision_plan.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/state/titan_names.hpp"
+#include "coeus/models/titan_names.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -44,26 +44,26 @@ bool is_small(Recipe recipe, int64_t outputs, int64_t inputs) {
            (outputs <= 2048 || inputs <= 1024 || (outputs <= 4096 && inputs <= 2048));
 }
 
-Stays why_linear_stays(const Quantize& quantize, const Names& names, int64_t outputs, int64_t inputs) {
-    if (quantize.linear == Recipe::none) return Stays::unasked;
-    if (part_in(names, quantize.filter_fqns)) return Stays::filtered;
-    if (!quantize.fqns.empty() && !part_in(names, quantize.fqns)) return Stays::unlisted;
-    if (!fits(quantize.linear, outputs, inputs)) return Stays::side;
-    const bool leaves_out_small = std::ranges::count(quantize.filter_fqns, auto_filter) > 0;
-    return leaves_out_small && is_small(quantize.linear, outputs, inputs) ? Stays::too_small : Stays::no;
+Stays why_linear_stays(const Precision& precision, const Names& names, int64_t outputs, int64_t inputs) {
+    if (precision.linear == Recipe::none) return Stays::unasked;
+    if (part_in(names, precision.filter_fqns)) return Stays::filtered;
+    if (!precision.fqns.empty() && !part_in(names, precision.fqns)) return Stays::unlisted;
+    if (!fits(precision.linear, outputs, inputs)) return Stays::side;
+    const bool leaves_out_small = std::ranges::count(precision.filter_fqns, auto_filter) > 0;
+    return leaves_out_small && is_small(precision.linear, outputs, inputs) ? Stays::too_small : Stays::no;
 }
 
-Stays why_experts_stay(const Quantize& quantize, const Names& names, int64_t outputs, int64_t inputs) {
-    if (quantize.experts == Recipe::none) return Stays::unasked;
-    if (!part_in(names, quantize.expert_fqns)) return Stays::unlisted;
-    return fits(quantize.experts, outputs, inputs) ? Stays::no : Stays::side;
+Stays why_experts_stay(const Precision& precision, const Names& names, int64_t outputs, int64_t inputs) {
+    if (precision.experts == Recipe::none) return Stays::unasked;
+    if (!part_in(names, precision.expert_fqns)) return Stays::unlisted;
+    return fits(precision.experts, outputs, inputs) ? Stays::no : Stays::side;
 }
 
-Stays why_stays(const Quantize& quantize, const LayerMatrix& matrix) {
+Stays why_stays(const Precision& precision, const LayerMatrix& matrix) {
     if (matrix.recipe != Recipe::none) return Stays::no;
     if (matrix.always_stays) return Stays::always;
     const Stays why = (matrix.of_experts ? why_experts_stay : why_linear_stays)(
-        quantize, names_of(matrix.parameter), matrix.outputs, matrix.inputs);
+        precision, names_of(matrix.parameter), matrix.outputs, matrix.inputs);
     return why == Stays::no ? Stays::always : why;
 }
 
@@ -106,31 +106,19 @@ std::string nearest_part(const std::string& wrong, Names parts) {
 
 }  // namespace
 
-Recipe recipe_of_linear(const Quantize& quantize, const std::string& parameter, int64_t outputs,
+Recipe recipe_of_linear(const Precision& precision, const std::string& parameter, int64_t outputs,
                         int64_t inputs) {
-    const Stays why = why_linear_stays(quantize, names_of(parameter), outputs, inputs);
-    return why == Stays::no ? quantize.linear : Recipe::none;
+    const Stays why = why_linear_stays(precision, names_of(parameter), outputs, inputs);
+    return why == Stays::no ? precision.linear : Recipe::none;
 }
 
-Recipe recipe_of_experts(const Quantize& quantize, const std::string& parameter, int64_t outputs,
+Recipe recipe_of_experts(const Precision& precision, const std::string& parameter, int64_t outputs,
                          int64_t inputs) {
-    const Stays why = why_experts_stay(quantize, names_of(parameter), outputs, inputs);
-    return why == Stays::no ? quantize.experts : Recipe::none;
+    const Stays why = why_experts_stay(precision, names_of(parameter), outputs, inputs);
+    return why == Stays::no ? precision.experts : Recipe::none;
 }
 
-const char* name_of(Recipe recipe) {
-    switch (recipe) {
-        case Recipe::none: return "none";
-        case Recipe::tensorwise: return "tensorwise";
-        case Recipe::rowwise: return "rowwise";
-        case Recipe::rowwise_with_gw_hp: return "rowwise_with_gw_hp";
-        case Recipe::mx_floor: return "MXFP8 (floor)";
-        case Recipe::mx_rceil: return "MXFP8 (rceil)";
-    }
-    return "";
-}
-
-std::vector<MatrixGroup> matrix_groups(const Quantize& quantize, const std::vector<LayerMatrix>& matrices) {
+std::vector<MatrixGroup> matrix_groups(const Precision& precision, const std::vector<LayerMatrix>& matrices) {
     struct Members {
         Numbered name;
         std::vector<int64_t> numbers;
@@ -144,9 +132,9 @@ std::vector<MatrixGroup> matrix_groups(const Quantize& quantize, const std::vect
                              .inputs = matrix.inputs,
                              .of_experts = matrix.of_experts,
                              .recipe = matrix.recipe,
-                             .stays = why_stays(quantize, matrix)};
+                             .stays = why_stays(precision, matrix)};
         if (group.stays == Stays::filtered)
-            group.filter = *part_in(names_of(matrix.parameter), quantize.filter_fqns);
+            group.filter = *part_in(names_of(matrix.parameter), precision.filter_fqns);
         const Numbered parts = numbered(name);
         size_t i = 0;
         while (i < groups.size() &&
@@ -170,7 +158,7 @@ std::vector<MatrixGroup> matrix_groups(const Quantize& quantize, const std::vect
     return groups;
 }
 
-std::vector<UnusedPart> unused_parts(const Quantize& quantize, const std::vector<LayerMatrix>& matrices) {
+std::vector<UnusedPart> unused_parts(const Precision& precision, const std::vector<LayerMatrix>& matrices) {
     using enum UnusedPart::List;
     std::vector<LayerMatrix> linear, experts;
     for (const LayerMatrix& matrix : matrices) (matrix.of_experts ? experts : linear).push_back(matrix);
@@ -185,11 +173,11 @@ std::vector<UnusedPart> unused_parts(const Quantize& quantize, const std::vector
             unused.push_back({list, part, nearest_part(part, known)});
         }
     };
-    if (quantize.linear != Recipe::none) {
-        look(filter_fqns, quantize.filter_fqns, linear);
-        look(fqns, quantize.fqns, linear);
+    if (precision.linear != Recipe::none) {
+        look(filter_fqns, precision.filter_fqns, linear);
+        look(fqns, precision.fqns, linear);
     }
-    if (quantize.experts != Recipe::none) look(expert_fqns, quantize.expert_fqns, experts);
+    if (precision.experts != Recipe::none) look(expert_fqns, precision.expert_fqns, experts);
     return unused;
 }
 

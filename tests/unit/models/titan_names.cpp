@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of parameters in torchtitan of 2026.
-#include "coeus/state/titan_names.hpp"
+#include "coeus/models/titan_names.hpp"
 
 #include "support/catch.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/file/quantized.hpp"
+#include "coeus/file/packed_formats.hpp"
 
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/small_floats.hpp"
@@ -14,7 +14,7 @@ namespace coeus {
 
 namespace fs = std::filesystem;
 
-std::string Quantization::text() const {
+std::string PackedFormat::text() const {
     switch (kind) {
         case Kind::none: return "none";
         case Kind::mxfp4: return "MXFP4";
@@ -23,14 +23,14 @@ std::string Quantization::text() const {
     return "unknown";
 }
 
-Quantization read_quantization(const std::string& folder) {
+PackedFormat read_packed_format(const std::string& folder) {
     const fs::path file = fs::path(folder) / "config.json";
     if (!is_file_patiently(file)) return {};
     const JsonDocument document = read_hub_config(folder);
     const std::optional<JsonView> config = document.root().find("quantization_config");
     if (!config) return {};
     const JsonView method = (*config)["quant_method"];
-    if (method.string() == "mxfp4") return {.kind = Quantization::Kind::mxfp4};
+    if (method.string() == "mxfp4") return {.kind = PackedFormat::Kind::mxfp4};
     if (method.string() != "fp8") method.reject("must be mxfp4 or fp8 (others are not implemented)");
     if (const std::optional<JsonView> format = config->find("fmt"); format && format->string() != "e4m3")
         format->reject("must be e4m3 (others are not implemented)");
@@ -41,7 +41,7 @@ Quantization read_quantization(const std::string& folder) {
     if (extents.size() != 2 || !std::ranges::all_of(extents, is_size))
         size.reject(
             fmt::format("must be the number of rows and of columns of a block, each from 1 to {}", most));
-    return {.kind = Quantization::Kind::fp8, .block_rows = extents[0], .block_cols = extents[1]};
+    return {.kind = PackedFormat::Kind::fp8, .block_rows = extents[0], .block_cols = extents[1]};
 }
 
 void decode_mxfp4(float* out, const std::byte* blocks, const std::byte* scales, int64_t first,

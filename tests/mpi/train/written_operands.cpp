@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels find out about the tensors that they write, for the quantization that follows, on ranks that
 // divide these tensors.
-#include "support/quantized_operands.hpp"
+#include "support/written_operands.hpp"
 
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
@@ -13,9 +13,9 @@ using namespace coeus::test;
 
 namespace {
 
-QuantizedOperands seen_in_a_step(const MeshCase& c, const Mesh& mesh) {
+WrittenOperands seen_in_a_step(const MeshCase& c, const Mesh& mesh) {
     MeshRun run(c, mesh);
-    QuantizedOperands seen;
+    WrittenOperands seen;
     const Observation observation = run.engine.observe(seen);
     TestBatch batch = batch_of_step(c, 1);
     CHECK(run.step(1, batch));
@@ -53,7 +53,7 @@ TEST_CASE("quantized operands: kernels find scales of every kind of model on two
                 set_recipe(c, recipe);
                 INFO(c.name());
                 const Mesh mesh(world.split(0, "world"), c.mesh);
-                QuantizedOperands seen = seen_in_a_step(c, mesh);
+                WrittenOperands seen = seen_in_a_step(c, mesh);
                 take_largest(seen.own, world);
                 CHECK(seen.given == seen.own);
                 CHECK(!seen.given.empty() == (recipe == tensorwise));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/quantized_folder.hpp"
+#include "support/packed_folder.hpp"
 
 #include "coeus/models/hub_model.hpp"
 #include "support/hub_folder.hpp"
@@ -49,9 +49,9 @@ void add_mxfp4(FolderTensors& stored, FolderTensors& decoded, const std::string&
 }
 
 void add_fp8(FolderTensors& stored, FolderTensors& decoded, const std::string& name, const Shape& shape,
-             const Quantization& quantization, Numbers& random) {
-    const int64_t across = (shape[1] + quantization.block_cols - 1) / quantization.block_cols;
-    const int64_t down = (shape[0] + quantization.block_rows - 1) / quantization.block_rows;
+             const PackedFormat& format, Numbers& random) {
+    const int64_t across = (shape[1] + format.block_cols - 1) / format.block_cols;
+    const int64_t down = (shape[0] + format.block_rows - 1) / format.block_rows;
     const Tensor codes = stored.add(name, Dtype::fp8_e4m3, shape);
     const Tensor scales = stored.add(name + "_scale_inv", Dtype::f32, {down, across});
     const Tensor values = decoded.add(name, Dtype::f32, shape);
@@ -61,21 +61,20 @@ void add_fp8(FolderTensors& stored, FolderTensors& decoded, const std::string& n
         bytes(codes)[i] = uint8_t(code + 128 * sign);
         const double magnitude = code < 8 ? std::ldexp(code, -9) : std::ldexp(8 + code % 8, code / 8 - 10);
         const int64_t row = i / shape[1], col = i % shape[1];
-        const double scale =
-            element(scales, row / quantization.block_rows * across + col / quantization.block_cols);
+        const double scale = element(scales, row / format.block_rows * across + col / format.block_cols);
         set_element(values, i, (sign ? -magnitude : magnitude) * scale);
     }
 }
 
-Json described(const Quantization& quantization) {
+Json described(const PackedFormat& format) {
     Json json = Json::object();
-    if (quantization.kind == Quantization::Kind::mxfp4) {
+    if (format.kind == PackedFormat::Kind::mxfp4) {
         json.set("quant_method", "mxfp4");
         json.set("modules_to_not_convert", std::vector<std::string>{"lm_head", "model.embed_tokens"});
         return json;
     }
     json.set("activation_scheme", "dynamic").set("fmt", "e4m3").set("quant_method", "fp8");
-    json.set("weight_block_size", std::vector<int64_t>{quantization.block_rows, quantization.block_cols});
+    json.set("weight_block_size", std::vector<int64_t>{format.block_rows, format.block_cols});
     return json;
 }
 
@@ -116,25 +115,25 @@ DecoderConfig deepseek_v3() {
 
 }  // namespace
 
-std::vector<QuantizedModel> quantized_models() {
-    const Quantization fp8 = {.kind = Quantization::Kind::fp8, .block_rows = 128, .block_cols = 128};
-    return {{gpt_oss(), {.kind = Quantization::Kind::mxfp4}}, {qwen3(), fp8}, {deepseek_v3(), fp8}};
+std::vector<PackedModel> packed_models() {
+    const PackedFormat fp8 = {.kind = PackedFormat::Kind::fp8, .block_rows = 128, .block_cols = 128};
+    return {{gpt_oss(), {.kind = PackedFormat::Kind::mxfp4}}, {qwen3(), fp8}, {deepseek_v3(), fp8}};
 }
 
-void write_quantized_folder(const fs::path& quantized, const fs::path& decoded, const QuantizedModel& of) {
-    const auto& [model, quantization] = of;
+void write_packed_folder(const fs::path& packed, const fs::path& decoded, const PackedModel& of) {
+    const auto& [model, format] = of;
     FolderTensors stored, exact;
     Numbers random;
     for (const auto& [name, shape] : folder_shapes(model)) {
-        if (quantization.kind == Quantization::Kind::mxfp4 && shape.rank == 3)
+        if (format.kind == PackedFormat::Kind::mxfp4 && shape.rank == 3)
             add_mxfp4(stored, exact, name, shape, random);
-        else if (quantization.kind == Quantization::Kind::fp8 && name.ends_with("_proj.weight"))
-            add_fp8(stored, exact, name, shape, quantization, random);
+        else if (format.kind == PackedFormat::Kind::fp8 && name.ends_with("_proj.weight"))
+            add_fp8(stored, exact, name, shape, format, random);
         else
             add_plain(stored, exact, name, shape, random);
     }
     exact.write(decoded, hub_config_of(model));
-    stored.write(quantized, hub_config_of(model).set("quantization_config", described(quantization)));
+    stored.write(packed, hub_config_of(model).set("quantization_config", described(format)));
 }
 
 }  // namespace coeus::test
