@@ -57,8 +57,7 @@ std::string run_length(const PlannedRun& planned, double step_seconds) {
     const EngineOptions& options = planned.engine.options();
     const auto state_bytes = double(planned.engine.model().parameters().full_state_bytes());
     const int64_t steps = config.training.steps, ranks = options.mesh.ranks();
-    const double tokens = double(config.training.local_batch_size) * double(options.mesh.size(axis::dp)) *
-                          double(options.accumulation) * double(config.training.seq_len);
+    const double tokens = double(options.step_sequences()) * double(config.training.seq_len);
     std::string text = fmt::format("Run: {} {}", with_commas(steps), steps == 1 ? "step" : "steps");
     if (const double seconds = double(steps) * step_seconds; seconds > 0)
         text += fmt::format(" x {} = {}, {:.3g} GPU-hours by the roofline", step_time_text(step_seconds),

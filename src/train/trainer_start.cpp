@@ -113,7 +113,7 @@ std::vector<std::string> Trainer::hints() const {
 }
 
 int64_t Trainer::global_batch() const {
-    return config_.training.local_batch_size * mesh().size(axis::dp) * engine().options().accumulation;
+    return engine().options().step_sequences();
 }
 
 void Trainer::prepare_folder(bool continues) {

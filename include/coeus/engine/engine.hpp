@@ -82,6 +82,9 @@ struct EngineOptions {
     bool nccl = false;    ///< NCCL carries the tensors of GPUs, and its memory is planned
     bool nvls = false;    ///< NCCL may sum in NVLink's switches, whose memory is planned
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
+
+    /// The sequences of a step, on all ranks together.
+    int64_t step_sequences() const { return training.sequences * mesh.size(axis::dp) * accumulation; }
 };
 
 /// The memory plans of the pipeline ranks, whose stages differ. Each is the plan of the first rank of a
