@@ -72,6 +72,17 @@ std::vector<ModelPart> parts_of(const PipelineOptions& pipeline, int rank) {
     return parts;
 }
 
+// The timetable with its messages. Stages before the first one that trains something get no gradients.
+LoweredTimetable lowered(const ModelConfig& config, const EngineOptions& options) {
+    const PipelineOptions& pipeline = options.pipeline;
+    if (pipeline.parts.size() == 1) return lower(pipeline.timetable);
+    const size_t first_trained =
+        config->build(options.types, 1, place_in(options.mesh, 0), {pipeline.parts[0]}, {})->first_trained();
+    const auto stage = std::ranges::find_if(pipeline.parts,
+                                            [&](const ModelPart& part) { return part.last > first_trained; });
+    return lower(pipeline.timetable, {}, int(stage - pipeline.parts.begin()));
+}
+
 std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
@@ -113,43 +124,54 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
 
 }  // namespace
 
+struct Engine::Run {
+    ModelConfig config;
+    EngineOptions options;  // complete, but for the rank
+    LoweredTimetable timetable;
+
+    Run(const ModelConfig& model, const EngineOptions& asked)
+        : config(model), options(complete(model, asked)), timetable(lowered(model, options)) {}
+    EngineOptions options_of(int rank) const {
+        EngineOptions own = options;
+        own.rank = rank;
+        return own;
+    }
+};
+
 std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options) {
     std::vector<MemoryPlan> plans;
-    const LoweredTimetable timetable = lower(options.pipeline.timetable);
-    EngineOptions of_rank = options;
-    for (int stage = 0; stage < options.mesh.pp; ++stage) {
-        of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
-        plans.push_back(Engine(config, of_rank, timetable).plan());
-    }
+    const Engine::Run run(config, options);
+    for (int stage = 0; stage < options.mesh.pp; ++stage)
+        plans.push_back(Engine(run, stage * (options.mesh.ranks() / options.mesh.pp)).plan());
     return plans;
 }
 
 RecomputePlan Engine::recompute() const {
-    return recompute_for(config_, options_, lower(options_.pipeline.timetable), plan_recompute);
+    return recompute_for(config_, options_, lowered(config_, options_), plan_recompute);
 }
 
 Engine::Engine(const ModelConfig& config, const EngineOptions& options)
-    : Engine(config, options, lower(options.pipeline.timetable)) {}
+    : Engine(Run(config, options), options.rank) {}
 
-Engine::Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable)
-    : config_(config),
-      options_(complete(config, options)),
-      model_(config->build(options.types, std::max(options.training.seq_len, options.validation.seq_len),
-                           place_in(options.mesh, options.rank),
-                           parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
-                           recompute_for(config, options_, timetable, choose_recompute))),
+Engine::Engine(const Run& run, int rank)
+    : config_(run.config),
+      options_(run.options_of(rank)),
+      model_(config_->build(options_.types, std::max(options_.training.seq_len, options_.validation.seq_len),
+                            place_in(options_.mesh, rank),
+                            parts_of(options_.pipeline, options_.mesh.coordinate(rank, axis::pp)),
+                            recompute_for(config_, options_, run.timetable, choose_recompute))),
       quantized_weights_(model_->parameters()),
-      gathered_(model_->parameters(), options.gather),
-      executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(*model_, &gathered_),
+      gathered_(model_->parameters(), options_.gather),
+      executor_(run.timetable, options_.mesh.coordinate(rank, axis::pp), stages_of(*model_, &gathered_),
                 exec_),
-      optimizer_(options.optimizer, options.seed, options.param_groups) {
+      optimizer_(options_.optimizer, options_.seed, options_.param_groups) {
     options_.types.frozen.require_sensible(model_->parameters());
     optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(*model_, executor_,
-                               {micro_batch_of(options_), options.validation, processor_of(options_),
-                                options_.exchanges, options.backend, options_.overlap_pairs},
-                               Mesh::planned(options.mesh, options.rank));
+                               {micro_batch_of(options_), options_.validation, processor_of(options_),
+                                options_.exchanges, options_.backend, options_.overlap_pairs},
+                               Mesh::planned(options_.mesh, rank));
     measure_update();
     plan_ = plan_training(options_, *model_, quantized_weights_, gathered_, layers_);
 }

@@ -178,8 +178,8 @@ public:
 
 private:
     friend std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options);
-    // `timetable`: that of the options with its messages, which the plans of several ranks share
-    Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
+    struct Run;  // what the engines of all ranks share
+    Engine(const Run& run, int rank);
 
     void measure_update();
     void connect(const Mesh& mesh);
