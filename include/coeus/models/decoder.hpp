@@ -30,7 +30,7 @@ public:
     const DecoderConfig& config() const { return config_; }
     /// The loads of experts: a row for each layer with experts.
     Counters counters() const override {
-        return {"loads of experts", config_.moe_rows(), config_.moe.experts};
+        return {"loads of experts", config_.moe_rows(), config_.moe.experts, Counters::Choices::experts};
     }
     /// Balances the loads by the biases of this rank's layers with experts.
     void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
