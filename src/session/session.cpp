@@ -136,10 +136,12 @@ std::optional<double> Session::peak_flops() {
 }
 
 std::string Session::load_initial_weights() {
-    std::string source = coeus::load_initial_weights(config_, engine_.decoder(), rank_.mesh());
-    if (source.empty())
+    if (initial_weights_path(config_).empty()) {
         engine_.model().parameters().initialise(uint64_t(config_.debug.seed), rank_.cpu().threads);
-    return source;
+        return "";
+    }
+    require_decoder(model_, "loading weights");
+    return coeus::load_initial_weights(config_, engine_.decoder(), rank_.mesh());
 }
 
 Session::Ending::~Ending() {

@@ -111,7 +111,7 @@ void add_saves_and_schedule(Findings& found, const PlannedRun& planned) {
 // What a start would find in the files that it reads, and in the folders that it writes to.
 void add_files(Findings& found, const PlannedRun& planned) {
     const Config& config = planned.command_line.config;
-    const DecoderConfig& model = *planned.model->decoder();
+    const DecoderConfig& model = require_decoder(planned.model, "training on text");
     found.add(Topic::files, absent_files(config), Severity::refusal_here);
     const std::string weights = weights_at_start(config);
     const DataCheck data = check_data(config, model.vocab, weights);

@@ -52,9 +52,8 @@ private:
 std::unique_ptr<Workload> make_workload(const Config& config, const ModelConfig& model,
                                         const std::filesystem::path& cache_folder, const Communicator& world,
                                         int threads) {
-    const DecoderConfig* decoder = model->decoder();
-    require(decoder != nullptr, "there is no workload for this kind of model");
-    return std::make_unique<TextWorkload>(config, decoder->vocab, cache_folder, world, threads);
+    const int64_t vocab = require_decoder(model, "training on text").vocab;
+    return std::make_unique<TextWorkload>(config, vocab, cache_folder, world, threads);
 }
 
 }  // namespace coeus

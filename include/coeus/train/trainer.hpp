@@ -101,7 +101,7 @@ private:
     /// Sequences per step, over all data ranks.
     int64_t global_batch() const;
 
-    const DecoderConfig& text_model() const { return *session_.model()->decoder(); }
+    const DecoderConfig& text_model() const { return require_decoder(session_.model(), "training on text"); }
     Engine& engine() { return session_.engine(); }
     const Engine& engine() const { return session_.engine(); }
     const Mesh& mesh() const { return rank_.mesh(); }
