@@ -30,9 +30,7 @@ std::string rounded_count(double count) {
 // Throws ConfigError if there is no roofline.
 Roofline roofline_of(const PlannedRun& planned, const MachineFile& machine) {
     const Config& config = planned.command_line.config;
-    EngineOptions options = planned.engine.options();
-    // the memory is planned without graphs of several ranks
-    options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
+    const EngineOptions& options = planned.engine.options();
     return roofline_of_slowest(planned.model, options, machine,
                                planned_order(machine, options, config.comm.max_ctas),
                                multiplies_in_tf32(config, options));
