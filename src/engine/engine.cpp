@@ -72,6 +72,17 @@ std::vector<ModelPart> parts_of(const PipelineOptions& pipeline, int rank) {
     return parts;
 }
 
+// The timetable with its messages. Stages before the first one that trains something get no gradients.
+LoweredTimetable lowered(const ModelConfig& config, const EngineOptions& options) {
+    const PipelineOptions& pipeline = options.pipeline;
+    if (pipeline.parts.size() == 1) return lower(pipeline.timetable);
+    const size_t first_trained =
+        config->build(options.types, 1, place_in(options.mesh, 0), {pipeline.parts[0]}, {})->first_trained();
+    const auto stage = std::ranges::find_if(pipeline.parts,
+                                            [&](const ModelPart& part) { return part.last > first_trained; });
+    return lower(pipeline.timetable, {}, int(stage - pipeline.parts.begin()));
+}
+
 std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
@@ -113,44 +124,54 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
 
 }  // namespace
 
+struct Engine::Run {
+    ModelConfig config;
+    EngineOptions options;  // complete, but for the rank
+    LoweredTimetable timetable;
+
+    Run(const ModelConfig& model, const EngineOptions& asked)
+        : config(model), options(complete(model, asked)), timetable(lowered(model, options)) {}
+    EngineOptions options_of(int rank) const {
+        EngineOptions own = options;
+        own.rank = rank;
+        return own;
+    }
+};
+
 std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options) {
     std::vector<MemoryPlan> plans;
-    const LoweredTimetable timetable = lower(options.pipeline.timetable);
-    EngineOptions of_rank = options;
-    for (int stage = 0; stage < options.mesh.pp; ++stage) {
-        of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
-        plans.push_back(Engine(config, of_rank, timetable).plan());
-    }
+    const Engine::Run run(config, options);
+    for (int stage = 0; stage < options.mesh.pp; ++stage)
+        plans.push_back(Engine(run, stage * (options.mesh.ranks() / options.mesh.pp)).plan());
     return plans;
 }
 
 RecomputePlan Engine::recompute() const {
-    return recompute_for(config_, options_, lower(options_.pipeline.timetable), plan_recompute);
+    return recompute_for(config_, options_, lowered(config_, options_), plan_recompute);
 }
 
 Engine::Engine(const ModelConfig& config, const EngineOptions& options)
-    : Engine(config, options, lower(options.pipeline.timetable)) {}
+    : Engine(Run(config, options), options.rank) {}
 
-Engine::Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable)
-    : config_(config),
-      options_(complete(config, options)),
-      recomputed_(recompute_for(config, options_, timetable, choose_recompute)),
-      model_(config->build(options.types, std::max(options.training.seq_len, options.validation.seq_len),
-                           place_in(options.mesh, options.rank),
-                           parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
-                           recomputed_)),
+Engine::Engine(const Run& run, int rank)
+    : config_(run.config),
+      options_(run.options_of(rank)),
+      model_(config_->build(options_.types, std::max(options_.training.seq_len, options_.validation.seq_len),
+                            place_in(options_.mesh, rank),
+                            parts_of(options_.pipeline, options_.mesh.coordinate(rank, axis::pp)),
+                            recompute_for(config_, options_, run.timetable, choose_recompute))),
       one_scale_weights_(model_->parameters()),
-      gathered_(model_->parameters(), options.gather),
-      executor_(timetable, options.mesh.coordinate(options.rank, axis::pp), stages_of(*model_, &gathered_),
+      gathered_(model_->parameters(), options_.gather),
+      executor_(run.timetable, options_.mesh.coordinate(rank, axis::pp), stages_of(*model_, &gathered_),
                 exec_),
-      optimizer_(options.optimizer, options.seed, options.param_groups) {
+      optimizer_(options_.optimizer, options_.seed, options_.param_groups) {
     options_.types.frozen.require_sensible(model_->parameters());
     optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(*model_, executor_,
-                               {micro_batch_of(options_), options.validation, processor_of(options_),
-                                options_.exchanges, options.backend, options_.overlap_pairs},
-                               Mesh::planned(options.mesh, options.rank));
+                               {micro_batch_of(options_), options_.validation, processor_of(options_),
+                                options_.exchanges, options_.backend, options_.overlap_pairs},
+                               Mesh::planned(options_.mesh, rank));
     measure_update();
     plan_ = plan_training(options_, *model_, one_scale_weights_, gathered_, layers_);
 }
@@ -185,12 +206,12 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
         counts_ = OwnedTensor(Dtype::i64, {counters.rows, counters.columns}, counters.name, memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
-    temp_ = Arena(layers_.temporaries, "temporaries", memory);
-    paired_temp_ = Arena(layers_.paired_temporaries, "temporaries of pairs", memory);
-    if (options_.types.offload) offloaded_.emplace(model_->parameters(), options_.offload_chunk, exec_);
+    temporaries_.allocate(layers_, memory);
+    if (options_.types.offload)
+        offloading_.offload_state(model_->parameters(), options_.offload_chunk, exec_);
     if (layers_.activations_on_host > 0)
-        offloaded_inputs_.emplace(model_->flow_into(1, micro_batch_of(options_).divided(mesh.size(axis::cp))),
-                                  exec_);
+        offloading_.offload_inputs(
+            model_->flow_into(1, micro_batch_of(options_).divided(mesh.size(axis::cp))), exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams);
     if (options_.overlap_pairs) {
         executor_.take_turns_in_pairs();
@@ -203,9 +224,13 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
                              options_.exchanges.context.balancing),
             device);
     };
-    training_part_ = part_of({options_.training, options_.accumulation});
-    if (options_.validation.sequences > 0) validation_part_ = part_of({options_.validation, 1, false});
-    micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
+    batches_.allocate({options_.training, options_.accumulation}, options_.pipeline.timetable.microbatches,
+                      options_.validation, part_of);
+    connect(mesh);
+}
+
+// Connects the ranks that share a parameter, and prepares all sums.
+void Engine::connect(const Mesh& mesh) {
     const Placement& placement = options_.pipeline.timetable.placement;
     if (model_->ends_train_one_parameter() &&
         placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
@@ -260,8 +285,7 @@ LayerMemory Engine::used() const {
     }
     used.activations = executor_.frame_bytes(executor);
     used.activations_on_host = executor_.frame_bytes_on_host(executor);
-    used.temporaries = temp_.peak();
-    used.paired_temporaries = paired_temp_.peak();
+    temporaries_.report(used);
     used.workspace = exec_.workspace.peak();
     return used;
 }
@@ -282,9 +306,8 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t count
     StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, counted);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
-    staged_ = scalars;
     step_->stage(scalars);
-    for (int64_t i = 0; i < options_.accumulation; ++i) training_part_->stage(i, local_batch(i));
+    for (int64_t i = 0; i < options_.accumulation; ++i) batches_.stage(i, local_batch(i));
     exchanges_->forget_extra_rounds();
     return gives_graphs() ? submit_graphs() : submit_gradients(goes_on);
 }
@@ -293,10 +316,12 @@ bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
     begin_gradients();
     bool whole = true;
     for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
-        if (i > 0 && !options_.graphs && !goes_on())
+        if (i > 0 && !options_.graphs && !goes_on()) {
             whole = false;
-        else
-            forward_backward(training_part_->bring(exec_, i), i == options_.accumulation - 1);
+        } else {
+            batches_.bring(exec_, i);
+            forward_backward(i == options_.accumulation - 1);
+        }
     }
     sum_over_ranks();
     return whole;
@@ -310,11 +335,10 @@ bool Engine::submit_graphs() {
     gathered_.forget_weights();
     for (int64_t i = 0; i < options_.accumulation; ++i) {
         const bool first = i == 0, last = i == options_.accumulation - 1;
-        const Batch batch = training_part_->bring(exec_, i);
-        StepGraph& graph = last ? last_gradients_ : first ? first_gradients_ : gradients_between_;
-        graph.give(exec_, [&] {
+        batches_.bring(exec_, i);
+        graphs_.give_gradients(exec_, first, last, [&] {
             if (first) begin_gradients();
-            forward_backward(batch, last);
+            forward_backward(last);
             if (last) sum_over_ranks();
             gathered_.finish_streams();
         });
@@ -330,15 +354,15 @@ void Engine::begin_gradients() {
 
 StepOutcome Engine::update() {
     if (gives_graphs())
-        update_.give(exec_, [this] { submit_update(); });
+        graphs_.give_update(exec_, [this] { submit_update(); });
     else
         submit_update();
     gathered_.forget_weights();
     StepOutcome outcome;
     outcome.computed_twice = step_->read(exec_).overflow > 0;
     if (outcome.computed_twice) repeat_with_rounds();
-    twice_of_late_ = twice_of_late_ << 1 | std::bitset<10>(outcome.computed_twice);
-    if (uses_expert_blocks() && twice_of_late_.count() >= 3) {
+    repetitions_.add(outcome.computed_twice);
+    if (uses_expert_blocks() && repetitions_.are_frequent()) {
         outcome.gave_up_blocks = true;
         options_.exchanges.expert_blocks = options_.graphs = false;
         exchanges_->use_blocks(false);
@@ -351,19 +375,18 @@ void Engine::submit_update() {
     measure_norm(exec_, *kernels_, model_->parameters(), step_->scalars(), options_.max_norm,
                  (*mesh_)[owner_axes]);
     if (options_.limits) agree_on_refusal();
-    const WholeMatrices matrices(matrix_ranks_, temp_);
+    const WholeMatrices matrices(matrix_ranks_, temporaries_.of(false));
     one_scale_weights_.begin_update(exec_, *kernels_);
     optimizer_.update(exec_, *kernels_, model_->parameters(), step_->scalars(), &matrices,
-                      offloaded_ ? &*offloaded_ : nullptr);
+                      offloading_.state());
     one_scale_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
     model_->after_update(exec_, *kernels_, counts_, step_->scalars());
 }
 
 // Nothing was updated, and the local batches are still staged.
 void Engine::repeat_with_rounds() {
-    ++computed_twice_;
     exchanges_->use_blocks(false);
-    step_->stage(staged_);
+    step_->stage_again();
     submit_gradients([] { return true; });
     submit_update();
     gathered_.forget_weights();
@@ -385,26 +408,13 @@ void Engine::renew_weights() {
     gathered_.forget_weights();
 }
 
-int64_t Engine::graph_nodes() const {
-    return first_gradients_.nodes() + gradients_between_.nodes() + last_gradients_.nodes() + update_.nodes();
-}
-
-void Engine::forget_graphs() {
-    for (StepGraph* graph : {&first_gradients_, &gradients_between_, &last_gradients_, &update_})
-        graph->forget();
-}
-
 // `last`: the local batch is the step's last.
-void Engine::forward_backward(const Batch& local_batch, bool last) {
-    const BatchShape shape = micro_batch_of(options_);
-    for (size_t m = 0; m < micro_batches_.size(); ++m)
-        micro_batches_[m] = local_batch.slice(int64_t(m) * shape.sequences, shape.sequences);
-    const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
+void Engine::forward_backward(bool last) {
     executor_.forward_backward(
-        model_->flow_into(1, micro_batches_[0].shape()), last, [&](int m, Frame& frame, bool paired) {
+        model_->flow_into(1, batches_.micro_batch(0).shape()), last, [&](int m, Frame& frame, bool paired) {
             Ctx c = exchanges_->context(
-                {exec_, *kernels_, frame, paired ? paired_temp_ : temp_, step_->scalars(), inputs},
-                micro_batches_[size_t(m)], paired ? Exchanges::Pass::paired : Exchanges::Pass::training);
+                {exec_, *kernels_, frame, temporaries_.of(paired), step_->scalars(), offloading_.inputs()},
+                batches_.micro_batch(m), paired ? Exchanges::Pass::paired : Exchanges::Pass::training);
             c.counts = counts_;
             return c;
         });
@@ -447,8 +457,7 @@ std::vector<int64_t> Engine::counts() const {
 
 void Engine::observe_arenas(ArenaObserver* arenas) {
     exec_.workspace.observe(arenas);
-    temp_.observe(arenas);
-    paired_temp_.observe(arenas);
+    temporaries_.observe(arenas);
     executor_.observe(arenas);
 }
 
@@ -464,9 +473,7 @@ std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
         all.emplace_back(
             frames.size() == 1 ? term::activations : fmt::format("{}, frame {}", term::activations, i),
             &frames[i].memory());
-    all.emplace_back(term::temporaries, &temp_);
-    if (layers_.paired_temporaries > 0)
-        all.emplace_back(fmt::format("{} of pairs", term::temporaries), &paired_temp_);
+    for (const auto& arena : temporaries_.arenas()) all.push_back(arena);
     all.emplace_back(term::workspace, &exec_.workspace);
     return all;
 }
@@ -491,13 +498,13 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
 }
 
 double Engine::evaluate(const LocalBatch& local) {
-    validation_part_->stage(0, local);
-    micro_batches_[0] = validation_part_->bring(exec_, 0);
+    batches_.bring_validation(exec_, local);
     validation_->stage({});
     validation_->bring(exec_);
-    executor_.evaluate(model_->flow_into(1, micro_batches_[0].shape()), [this](int, Frame& frame, bool) {
-        return exchanges_->context({exec_, *kernels_, frame, temp_, validation_->scalars()},
-                                   micro_batches_[0], Exchanges::Pass::validation);
+    const Batch& batch = batches_.micro_batch(0);
+    executor_.evaluate(model_->flow_into(1, batch.shape()), [&](int, Frame& frame, bool) {
+        return exchanges_->context({exec_, *kernels_, frame, temporaries_.of(false), validation_->scalars()},
+                                   batch, Exchanges::Pass::validation);
     });
     return validation_->read(exec_).loss;
 }

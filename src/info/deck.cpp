@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
 
 namespace coeus::info {
 
@@ -20,9 +22,37 @@ std::string indented(std::string text, size_t spaces) {
     return text;
 }
 
-void row(const std::string& name, const std::string& shape, int64_t elements, double flops) {
-    print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
+// `remark`: at the end; "" if there is none.
+void row(const std::string& name, const std::string& shape, int64_t elements, double flops,
+         const std::string& remark = "") {
+    print("  {:<36} {:<16} {:>18} {:>12.4g}{}{}\n", name, shape, with_commas(elements), flops,
+          remark.empty() ? "" : "  ", remark);
 }
+
+// Which parameters model.frozen takes.
+class FrozenNames {
+public:
+    explicit FrozenNames(const Parameters& parameters) {
+        for (const Storage* storage : parameters.model())
+            for (const Param& param : storage->params())
+                if (param.is_frozen()) names_.insert(param.name);
+    }
+
+    // "frozen", or "" if it is not.
+    std::string remark(const std::string& name) const { return names_.contains(name) ? "frozen" : ""; }
+    // The same for "layers.N" + `part` with each N of a group: "frozen in 0-1" if some are.
+    std::string remark(const std::vector<int64_t>& group, const std::string& part) const {
+        std::vector<int64_t> frozen;
+        std::ranges::copy_if(group, std::back_inserter(frozen), [&](int64_t layer) {
+            return names_.contains(fmt::format("layers.{}{}", layer, part));
+        });
+        if (frozen.empty()) return "";
+        return frozen.size() == group.size() ? "frozen" : "frozen in " + ranges_text(frozen);
+    }
+
+private:
+    std::set<std::string> names_;
+};
 
 // Prints one line per parameter, or one for a group of equal layers. FLOPs are those of forward and backward.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
@@ -30,12 +60,14 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
     print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
     int64_t elements = 0;
     double flops = 0;
-    const auto add = [&](const std::string& name, const std::string& shape, int64_t count, double work) {
-        row(name, shape, count, work);
+    const auto add = [&](const std::string& name, const std::string& shape, int64_t count, double work,
+                         const std::string& remark = "") {
+        row(name, shape, count, work, remark);
         elements += count;
         flops += work;
     };
     const std::vector<std::vector<int64_t>> groups = equal_layers(m);
+    const FrozenNames frozen(decoder.parameters());
     for (const Storage* storage : decoder.parameters().model())
         for (const Param& param : storage->params()) {
             const std::string in_layers = "layers.";
@@ -44,7 +76,7 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
                            is_head = param.name == "output.weight" || (is_table && m.tied);
                 const int64_t products = is_head ? 1 + m.mtp_layers : is_table ? 0 : 1;
                 add(param.name, param.shape.text(), param.shape.count(),
-                    6.0 * double(products * param.shape.count()));
+                    6.0 * double(products * param.shape.count()), frozen.remark(param.name));
                 continue;
             }
             const size_t dot = param.name.find('.', in_layers.size());
@@ -53,7 +85,8 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
                 if (group.front() != layer) continue;  // the first layer of a group represents all of it
                 const int64_t copies = int64_t(group.size()), count = copies * param.shape.count();
                 add(in_layers + (copies == m.layers ? "*" : ranges_text(group)) + param.name.substr(dot),
-                    fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count));
+                    fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count),
+                    frozen.remark(group, param.name.substr(dot)));
             }
         }
     add(fmt::format("attention scores of {} tokens", seq_len), "", 0, m.score_flops_per_token(seq_len));

@@ -100,6 +100,8 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
 
 std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts, int ranks) {
     if (loads.empty()) return std::nullopt;
+    require(experts > 0 && int64_t(loads.size()) % experts == 0 && experts % ranks == 0,
+            "ranks divide the experts of a layer evenly, and all layers have as many");
     ExpertLoads result = {.max = 0, .min = std::numeric_limits<double>::infinity()};
     for (size_t first = 0; first < loads.size(); first += size_t(experts)) {
         const std::span<const int64_t> layer = loads.subspan(first, size_t(experts));

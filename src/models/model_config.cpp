@@ -18,6 +18,9 @@ public:
     size_t segments() const override { return DecoderPart::whole(config_).segments(config_).last; }
     int64_t layers() const override { return config_.all_layers(); }
     int64_t layers_to_split() const override { return config_.layers; }
+    int64_t layers_to_split(const ModelPart& part) const override {
+        return DecoderPart::of(config_, part).layers();
+    }
     std::vector<int64_t> kinds_of_segments() const override;
     std::string text(const ModelPart& part) const override { return DecoderPart::of(config_, part).text(); }
 
@@ -103,5 +106,10 @@ void DecoderDescription::require_countable(const BatchShape& shape) const {
 
 ModelConfig::ModelConfig(const DecoderConfig& decoder)
     : model_(std::make_shared<DecoderDescription>(decoder)) {}
+
+const DecoderConfig& require_decoder(const ModelConfig& model, const char* purpose) {
+    if (const DecoderConfig* decoder = model->decoder()) return *decoder;
+    throw ConfigError("{} is not a language model, which {} needs", model->name(), purpose);
+}
 
 }  // namespace coeus

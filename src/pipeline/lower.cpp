@@ -19,7 +19,7 @@ struct Message {
 
 // The messages in the order in which they are sent. Two rows that share several messages of the same time
 // need them in the same order, so the order is total: by time, then by channel.
-std::vector<Message> messages_of(const Timetable& table, const pipeline::Played& played) {
+std::vector<Message> messages_of(const Timetable& table, const pipeline::Played& played, int first_trained) {
     std::vector<Message> messages;
     const auto add = [&](int64_t time, ActionKind send, ActionKind receive, int from, int to,
                          int microbatch) {
@@ -36,7 +36,7 @@ std::vector<Message> messages_of(const Timetable& table, const pipeline::Played&
             using enum ActionKind;
             if (action.kind == forward && action.stage + 1 < table.stages())
                 add(time, send_forward, receive_forward, action.stage, action.stage + 1, action.microbatch);
-            if (action.gives_input_gradient() && action.stage > 0)
+            if (action.gives_input_gradient() && action.stage > first_trained)
                 add(time, send_backward, receive_backward, action.stage, action.stage - 1, action.microbatch);
         }
     }
@@ -46,13 +46,13 @@ std::vector<Message> messages_of(const Timetable& table, const pipeline::Played&
 
 }  // namespace
 
-LoweredTimetable lower(const Timetable& table, const CostModel& cost) {
+LoweredTimetable lower(const Timetable& table, const CostModel& cost, int first_trained) {
     require(std::min({cost.forward, cost.backward, cost.backward_input, cost.backward_weight}) > 0,
             "every computation must take time");
     check(table);
     const pipeline::Played played = pipeline::play(table, cost, pipeline::Pairs::together);
 
-    LoweredTimetable lowered = {{table.name, table.placement, table.microbatches, {}}};
+    LoweredTimetable lowered = {{table.name, table.placement, table.microbatches, {}}, first_trained};
     lowered.rows.resize(table.rows.size());
     std::vector<size_t> next(table.rows.size());  // by rank: index in played.rows
     const auto copy_cells_before = [&](int rank, int64_t time) {
@@ -64,7 +64,7 @@ LoweredTimetable lower(const Timetable& table, const CostModel& cost) {
             i += size_t(cell.size());
         }
     };
-    for (const Message& message : messages_of(table, played)) {
+    for (const Message& message : messages_of(table, played, first_trained)) {
         const int sender = message.receive.peer, receiver = message.send.peer;
         copy_cells_before(sender, message.time);
         copy_cells_before(receiver, message.time);

@@ -20,16 +20,19 @@ struct Free {
 class ProgramWriter {
 public:
     // `slots`: how many there are; 0: counts how many are in use at once if sends take no time.
-    ProgramWriter(const Placement& placement, int microbatches, int rank, int slots)
-        : placement_(placement), rank_(rank), counting_(slots == 0) {
-        program_.stages = placement.stages_of(rank);
-        program_.microbatches = microbatches;
+    ProgramWriter(const LoweredTimetable& table, int rank, int slots)
+        : placement_(table.placement),
+          first_trained_(table.first_trained),
+          rank_(rank),
+          counting_(slots == 0) {
+        program_.stages = placement_.stages_of(rank);
+        program_.microbatches = table.microbatches;
         program_.slots = slots;
         program_.runs_whole.resize(program_.stages.size());
         program_.runs_halves.resize(program_.stages.size());
         program_.runs_paired.resize(program_.stages.size());
         for (int slot = 0; slot < slots; ++slot) free_slots_.push_back({slot, -1});
-        flows_.resize(size_t(placement.stages()) * size_t(microbatches));
+        flows_.resize(size_t(table.stages()) * size_t(table.microbatches));
     }
 
     void add(const Action& action, bool with_next, bool pairs_with_next) {
@@ -119,14 +122,14 @@ private:
         Flow& f = flow(action);
         (action.kind == ActionKind::backward ? program_.runs_whole
                                              : program_.runs_halves)[size_t(step.stage)] = true;
-        const bool last = action.stage + 1 == placement_.stages();
-        if (last && action.stage == 0) return;
+        const bool last = action.stage + 1 == placement_.stages(), is_needed = action.stage > first_trained_;
+        if (action.stage < first_trained_ || (last && !is_needed)) return;
         if (last)
             take_slot(f.gradient, step.after);
         else
             step.after = f.gradient_message;
         step.slot = f.gradient;
-        if (action.stage == 0)
+        if (!is_needed)
             give_back(f.gradient, -1);
         else if (is_here(action.stage - 1))
             flow(action.stage - 1, action.microbatch).gradient = f.gradient;
@@ -177,6 +180,7 @@ private:
     }
 
     const Placement& placement_;
+    int first_trained_;
     int rank_;
     bool counting_;
     Program program_;
@@ -223,10 +227,10 @@ std::vector<bool> with_next(const LoweredTimetable& lowered, int rank) {
     return together;
 }
 
-Program written(const Placement& placement, int microbatches, int rank, const Row& row,
-                const std::vector<bool>& together) {
+Program written(const LoweredTimetable& table, int rank, const std::vector<bool>& together) {
+    const Row& row = table.rows[size_t(rank)];
     const auto write = [&](int slots) {
-        ProgramWriter writer(placement, microbatches, rank, slots);
+        ProgramWriter writer(table, rank, slots);
         for (size_t i = 0; i < row.size(); ++i)
             for (const Action& action : row[i])
                 writer.add(action, together[i], row[i].is_pair() && &action == row[i].begin());
@@ -239,12 +243,13 @@ Program written(const Placement& placement, int microbatches, int rank, const Ro
 }  // namespace
 
 Program program_of(const LoweredTimetable& table, int rank) {
-    return written(table.placement, table.microbatches, rank, table.rows[size_t(rank)],
-                   with_next(table, rank));
+    return written(table, rank, with_next(table, rank));
 }
 
 Program forward_program(const Placement& placement, int rank) {
-    Row row;
+    LoweredTimetable table = {{"validation", placement, 1, {}}};
+    table.rows.resize(size_t(rank) + 1);
+    Row& row = table.rows[size_t(rank)];
     using enum ActionKind;
     for (const int stage : placement.stages_of(rank)) {
         const auto peer = [&](int other) {
@@ -254,7 +259,7 @@ Program forward_program(const Placement& placement, int rank) {
         row.emplace_back(Action{forward, stage, 0});
         if (peer(stage + 1) != rank) row.emplace_back(Action{send_forward, stage, 0, peer(stage + 1)});
     }
-    return written(placement, 1, rank, row, std::vector<bool>(row.size()));
+    return written(table, rank, std::vector<bool>(row.size()));
 }
 
 }  // namespace coeus

@@ -12,8 +12,12 @@ namespace {
 
 class Proof {
 public:
-    Proof(const Timetable& table, Queues queues)
-        : table_(table), queues_(queues), at_(table.rows.size()), channels_(size_t(2 * table.stages())) {
+    Proof(const Timetable& table, Queues queues, int first_trained)
+        : table_(table),
+          queues_(queues),
+          first_trained_(first_trained),
+          at_(table.rows.size()),
+          channels_(size_t(2 * table.stages())) {
         for (auto* flags : {&done_, &requested_, &arrived_})
             flags->resize(size_t(2 * table.stages()) * size_t(table.microbatches));
     }
@@ -68,7 +72,7 @@ private:
     bool compute(int rank, const Cell& cell) {
         for (const Action& action : cell) {
             const auto need = pipeline::need_of(action, table_.stages());
-            if (!need) continue;
+            if (!need || (!need->forward && action.stage < first_trained_)) continue;
             if (table_.placement.rank_of(need->stage) == rank) {
                 if (!done_[index(need->forward, need->stage, need->microbatch)])
                     fail(rank, fmt::format("{} comes before stage {} of its own rank", text_of(action),
@@ -126,6 +130,7 @@ private:
 
     const Timetable& table_;
     Queues queues_;
+    int first_trained_;
     std::vector<size_t> at_;
     std::vector<Channel> channels_;
     std::vector<bool> done_;       // by stage: outputs and input gradients that were computed
@@ -135,8 +140,8 @@ private:
 
 }  // namespace
 
-void prove_unbuffered(const Timetable& lowered, Queues queues) {
-    Proof(lowered, queues).run();
+void prove_unbuffered(const Timetable& lowered, Queues queues, int first_trained) {
+    Proof(lowered, queues, first_trained).run();
 }
 
 }  // namespace coeus

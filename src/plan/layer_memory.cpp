@@ -111,7 +111,7 @@ private:
         const ModelPart& part = model_.parts()[i];
         const Stage stage(model_, part);  // no unit is gathered
         const Flow in = flow_into(part.first, passes_.training);
-        const Flow gradient = stage.is_whole() ? Flow{} : flow_into(1, passes_.training);
+        const Flow gradient = stage.exchanges_gradients() ? flow_into(1, passes_.training) : Flow{};
         double flops = 0;
         if (executor_.training().runs_whole[i])
             flops = training_pass([&](Ctx& c) {

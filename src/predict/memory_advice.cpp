@@ -21,11 +21,6 @@ constexpr double least_gain = 0.98;
 // If more of the memory is used, no hint about free memory is given.
 constexpr double most_used_to_advise = 0.75;
 
-// Sequences per step, which no alternative changes.
-int64_t step_sequences(const EngineOptions& options) {
-    return options.training.sequences * options.mesh.size(axis::dp) * options.accumulation;
-}
-
 // Sets the accumulation so that the sequences per step stay the same; false if they do not divide evenly.
 bool keep_step(EngineOptions& options, int64_t sequences) {
     const int64_t at_a_time = options.training.sequences * options.mesh.size(axis::dp);
@@ -163,8 +158,8 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
             set("parallelism.pipeline_parallel_microbatch_size", local / to.pipeline.timetable.microbatches);
     }
     if (local != from.training.sequences || to.accumulation != from.accumulation ||
-        step_sequences(to) != step_sequences(from))
-        set("training.global_batch_size", step_sequences(to));
+        to.step_sequences() != from.step_sequences())
+        set("training.global_batch_size", to.step_sequences());
     return all;
 }
 
@@ -184,7 +179,7 @@ std::vector<Alternative> ways_to_run(const ModelConfig& model, const EngineOptio
 }  // namespace
 
 std::vector<Alternative> alternatives(const ModelConfig& model, const EngineOptions& options) {
-    std::vector<Alternative> all = ways_to_run(model, options, step_sequences(options));
+    std::vector<Alternative> all = ways_to_run(model, options, options.step_sequences());
     std::erase_if(all, [](const Alternative& way) { return way.cost == 0; });
     for (Alternative& way : all) way.says = settings_that_change(options, way.options);
     return all;
@@ -216,12 +211,12 @@ std::string memory_advice(const ModelConfig& model, const EngineOptions& options
     EngineOptions more = options;
     for (int64_t before = least; more.mesh.ranks() <= most_ranks / 2; before = least) {
         more.mesh.dp_shard *= 2;
-        if (const auto advice = first_that_fits(ways_to_run(model, more, step_sequences(options))))
+        if (const auto advice = first_that_fits(ways_to_run(model, more, options.step_sequences())))
             return *advice;
         more.accumulation = 1;
         more.training.sequences = options.pipeline.timetable.microbatches;
-        if (step_sequences(more) > step_sequences(options))
-            if (const auto advice = first_that_fits(ways_to_run(model, more, step_sequences(more))))
+        if (more.step_sequences() > options.step_sequences())
+            if (const auto advice = first_that_fits(ways_to_run(model, more, more.step_sequences())))
                 return *advice;
         more.training.sequences = options.training.sequences;
         more.accumulation = options.accumulation;

@@ -30,9 +30,7 @@ std::string rounded_count(double count) {
 // Throws ConfigError if there is no roofline.
 Roofline roofline_of(const PlannedRun& planned, const MachineFile& machine) {
     const Config& config = planned.command_line.config;
-    EngineOptions options = planned.engine.options();
-    // the memory is planned without graphs of several ranks
-    options.graphs = !config.training.disable_cuda_graphs && (options.mesh.ranks() == 1 || options.nccl);
+    const EngineOptions& options = planned.engine.options();
     return roofline_of_slowest(planned.model, options, machine,
                                planned_order(machine, options, config.comm.max_ctas),
                                multiplies_in_tf32(config, options));
@@ -57,8 +55,7 @@ std::string run_length(const PlannedRun& planned, double step_seconds) {
     const EngineOptions& options = planned.engine.options();
     const auto state_bytes = double(planned.engine.model().parameters().full_state_bytes());
     const int64_t steps = config.training.steps, ranks = options.mesh.ranks();
-    const double tokens = double(config.training.local_batch_size) * double(options.mesh.size(axis::dp)) *
-                          double(options.accumulation) * double(config.training.seq_len);
+    const double tokens = double(options.step_sequences()) * double(config.training.seq_len);
     std::string text = fmt::format("Run: {} {}", with_commas(steps), steps == 1 ? "step" : "steps");
     if (const double seconds = double(steps) * step_seconds; seconds > 0)
         text += fmt::format(" x {} = {}, {:.3g} GPU-hours by the roofline", step_time_text(step_seconds),

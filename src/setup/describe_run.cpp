@@ -61,10 +61,9 @@ std::string model_text(const ModelConfig& model, int64_t seq_len) {
 }
 
 std::string batch_text(const Config& config, const MeshShape& mesh, const EngineOptions& options) {
-    const int64_t sequences = options.training.sequences * mesh.size(axis::dp) * options.accumulation;
     return fmt::format(
         "Batch: {} of {} tokens per step ({} local x {} data {} x {} accumulation), {} (warm-up {})",
-        counted(sequences, "sequence"), options.training.seq_len, options.training.sequences,
+        counted(options.step_sequences(), "sequence"), options.training.seq_len, options.training.sequences,
         mesh.size(axis::dp), mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation,
         counted(config.training.steps, "step"),
         std::min(config.lr_scheduler.warmup_steps,

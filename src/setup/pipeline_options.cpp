@@ -127,22 +127,20 @@ PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& mode
 
 namespace {
 
-// Depths of multi-token prediction.
+// Layers of multi-token prediction, which are in the last stage.
 int64_t depths_of(const ModelConfig& model) {
-    return model->decoder() ? model->decoder()->mtp_layers : 0;
+    return model->layers() - model->layers_to_split();
 }
 
 // True if layers of multi-token prediction make the last stage longer than all others.
 bool has_long_end(const std::vector<ModelPart>& parts, const ModelConfig& model) {
     if (depths_of(model) == 0) return false;
     int64_t most = 0, last = 0;
-    for (const ModelPart& part : parts) {
-        const DecoderPart stage = DecoderPart::of(*model->decoder(), part);
-        if (stage.head)
-            last = stage.layers();
+    for (const ModelPart& part : parts)
+        if (const int64_t layers = model->layers_to_split(part); &part == &parts.back())
+            last = layers;
         else
-            most = std::max(most, stage.layers());
-    }
+            most = std::max(most, layers);
     return last + depths_of(model) > most;
 }
 

@@ -122,15 +122,14 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
 EngineOptions planned_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
                               int architecture, int threads, int rank) {
     const Backend backend = backend_from_deck(config);
-    EngineOptions options =
-        engine_options(config, model, mesh, rank,
-                       {.backend = backend,
-                        .architecture = architecture,
-                        .threads = threads,
-                        .cudnn = backend == Backend::cuda && config.kernels.attention != "own"});
-    options.nccl = backend == Backend::cuda && config.comm.transport != "staged";
-    options.nvls = options.nccl && !config.comm.deterministic;
-    return options;
+    const bool gpu = backend == Backend::cuda, nccl = gpu && config.comm.transport != "staged";
+    return engine_options(config, model, mesh, rank,
+                          {.backend = backend,
+                           .architecture = architecture,
+                           .threads = threads,
+                           .nccl = nccl,
+                           .nvls = nccl && !config.comm.deterministic,
+                           .cudnn = gpu && config.kernels.attention != "own"});
 }
 
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins) {

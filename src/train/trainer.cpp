@@ -302,7 +302,8 @@ void Trainer::report() {
     for (const PartOfLoss& part : engine().model().losses())
         metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
     const std::vector<int64_t> loads = engine().counts();
-    metrics.experts = expert_loads(loads, engine().model().counters().columns, mesh().shape().ep);
+    if (const Counters counters = engine().model().counters(); counters.choices == Counters::Choices::experts)
+        metrics.experts = expert_loads(loads, counters.columns, mesh().shape().ep);
     if (mesh().shape().ep > 1)
         metrics.extra_rounds = mesh().world().all_reduce(engine().extra_rounds(), Reduce::max);
     if (const int64_t twice = engine().steps_computed_twice(); twice > 0)

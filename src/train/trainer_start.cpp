@@ -113,7 +113,7 @@ std::vector<std::string> Trainer::hints() const {
 }
 
 int64_t Trainer::global_batch() const {
-    return config_.training.local_batch_size * mesh().size(axis::dp) * engine().options().accumulation;
+    return engine().options().step_sequences();
 }
 
 void Trainer::prepare_folder(bool continues) {
@@ -142,7 +142,7 @@ void Trainer::begin_reporting() {
                       .flops_per_token = session_.model()->flops_per_token(config_.training.seq_len),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
-                      .expert_layers = text_model().layers_with_experts()},
+                      .expert_layers = engine().model().counters().layers},
                      [this] { owner_.require_owned(); });
 }
 

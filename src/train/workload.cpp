@@ -48,22 +48,20 @@ private:
 };
 
 // There is one kind of samples so far, text, which decoders read.
-const DecoderConfig& reader_of_text(const ModelConfig& model) {
-    const DecoderConfig* decoder = model->decoder();
-    require(decoder != nullptr, "there is no workload for this kind of model");
-    return *decoder;
+const DecoderConfig& text_model(const ModelConfig& model) {
+    return require_decoder(model, "training on text");
 }
 
 }  // namespace
 
 DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights) {
-    return check_data(config, reader_of_text(model).vocab, weights);
+    return check_data(config, text_model(model).vocab, weights);
 }
 
 std::unique_ptr<Workload> make_workload(const Config& config, const ModelConfig& model,
                                         const std::filesystem::path& cache_folder, const Communicator& world,
                                         int threads) {
-    return std::make_unique<TextWorkload>(config, reader_of_text(model).vocab, cache_folder, world, threads);
+    return std::make_unique<TextWorkload>(config, text_model(model).vocab, cache_folder, world, threads);
 }
 
 }  // namespace coeus

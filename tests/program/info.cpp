@@ -118,6 +118,27 @@ TEST_CASE("info: SentencePiece and tiktoken files are recognised by their conten
                Contains("b: a tiktoken file"));  // shortened, so that its number of ranks matches no model
 }
 
+TEST_CASE("info: the frozen parameters of a deck are marked") {
+    const TemporaryFolder folder;
+    write_file(folder / "deck",
+               "[model]\nflavor = \"debugmodel\"\nvocab_size = 300\n"
+               "frozen = [\"tok_embeddings\", 'layers\\.[01]\\.attention\\.', \"ffn_norm\"]\n"
+               "[training]\nseq_len = 100\n");
+    const std::string table = shown({folder / "deck", "--model"});
+    const auto ending = [&](const std::string& name) {
+        const size_t at = table.find("\n  " + name);
+        REQUIRE(at != std::string::npos);
+        const std::string line = table.substr(at + 1, table.find('\n', at + 1) - at - 1);
+        const size_t mark = line.find("frozen");
+        return mark == std::string::npos ? "" : line.substr(mark);
+    };
+    CHECK(ending("tok_embeddings") == "frozen");
+    CHECK(ending("layers.*.attention.wq") == "frozen in 0-1");
+    CHECK(ending("layers.*.ffn_norm") == "frozen");
+    CHECK(ending("layers.*.feed_forward.w1").empty());
+    CHECK(ending("output").empty());
+}
+
 TEST_CASE("info: a deck") {
     const TemporaryFolder folder;
     write_file(folder / "deck",

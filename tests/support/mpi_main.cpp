@@ -6,6 +6,7 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/memory.hpp"
+#include "support/mpi_runtime.hpp"
 #include "support/skip.hpp"
 #include "support/support.hpp"
 
@@ -17,8 +18,11 @@ namespace {
 // mpirun.sh counts a 1 of mpirun as success if mpirun says that it overlooked a rank
 constexpr int left_code = 2;
 
+const coeus::MpiRuntime* runtime = nullptr;
+
 int run(int argc, char** argv) {
     coeus::MpiRuntime mpi(&argc, &argv);
+    runtime = &mpi;
     coeus::test::resident_at_start = coeus::resident_bytes();
     std::ostringstream held;
     std::streambuf* terminal = std::cout.rdbuf();
@@ -47,3 +51,7 @@ int run(int argc, char** argv) {
 const bool registered = (coeus::test::runner = run, true);
 
 }  // namespace
+
+const coeus::MpiRuntime& coeus::test::mpi_runtime() {
+    return *runtime;
+}

@@ -125,4 +125,42 @@ Flow TwoFlowModel::flow_into(size_t segment, const BatchShape& local) const {
     return Flow({one, one});
 }
 
+int64_t TwoFlowDescription::layers_to_split(const ModelPart& part) const {
+    return int64_t(std::min(part.last, blocks_ + 1)) - int64_t(std::max<size_t>(part.first, 1));
+}
+
+std::vector<int64_t> TwoFlowDescription::kinds_of_segments() const {
+    std::vector<int64_t> kinds(segments());
+    kinds.front() = -1;
+    kinds.back() = -2;
+    return kinds;
+}
+
+std::string TwoFlowDescription::text(const ModelPart& part) const {
+    return fmt::format("{} to {}", part.first, part.last);
+}
+
+// Divides the segments evenly.
+std::vector<ModelPart> TwoFlowDescription::split(int stages, const SplitWeights& /*weights*/) const {
+    std::vector<ModelPart> parts;
+    for (size_t stage = 0; stage < size_t(stages); ++stage)
+        parts.push_back({segments() * stage / size_t(stages), segments() * (stage + 1) / size_t(stages)});
+    return parts;
+}
+
+std::vector<ModelPart> TwoFlowDescription::split(const std::vector<std::vector<std::string>>&) const {
+    return {};
+}
+
+int64_t TwoFlowDescription::parameters() const {
+    return 3 * vocab_ * dim_ + 2 * int64_t(blocks_) * dim_ * dim_;
+}
+
+std::unique_ptr<Model> TwoFlowDescription::build(const StateTypes& types, int64_t /*positions*/,
+                                                 const ModelPlace& /*place*/,
+                                                 const std::vector<ModelPart>& parts,
+                                                 const std::vector<Recompute>& recompute) const {
+    return std::make_unique<TwoFlowModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts);
+}
+
 }  // namespace coeus::test

@@ -4,8 +4,11 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/device/step_graph.hpp"
-#include "coeus/layers/block_inputs.hpp"
+#include "coeus/engine/offloading.hpp"
+#include "coeus/engine/repetitions.hpp"
+#include "coeus/engine/staged_batches.hpp"
+#include "coeus/engine/step_graphs.hpp"
+#include "coeus/engine/temporaries.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/model_config.hpp"
@@ -17,7 +20,6 @@
 #include "coeus/state/one_scale_weights.hpp"
 #include "coeus/state/step_state.hpp"
 
-#include <bitset>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -80,6 +82,9 @@ struct EngineOptions {
     bool nccl = false;    ///< NCCL carries the tensors of GPUs, and its memory is planned
     bool nvls = false;    ///< NCCL may sum in NVLink's switches, whose memory is planned
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
+
+    /// The sequences of a step, on all ranks together.
+    int64_t step_sequences() const { return training.sequences * mesh.size(axis::dp) * accumulation; }
 };
 
 /// The memory plans of the pipeline ranks, whose stages differ. Each is the plan of the first rank of a
@@ -90,8 +95,6 @@ class Engine {
 public:
     /// Plans the memory, and allocates none.
     Engine(const ModelConfig& config, const EngineOptions& options);
-    /// The same, with lower(options.pipeline.timetable), which the plans of several ranks share.
-    Engine(const ModelConfig& config, const EngineOptions& options, const LoweredTimetable& timetable);
 
     const MemoryPlan& plan() const { return plan_; }
     /// The sizes of the arenas as planned; used() returns their peaks so far.
@@ -144,20 +147,20 @@ public:
     /// kernel. After three such steps within ten, it gives up blocks.
     StepOutcome update();
     /// How many steps were computed twice.
-    int64_t steps_computed_twice() const { return computed_twice_; }
+    int64_t steps_computed_twice() const { return repetitions_.total(); }
     /// False: there are none, or they were given up, see update().
     bool uses_expert_blocks() const { return options_.exchanges.expert_blocks; }
     /// Must be called after the owned weights were changed other than by update().
     void renew_weights();
     /// The number of nodes of the graphs that were recorded, which does not depend on accumulation beyond 3.
-    int64_t graph_nodes() const;
+    int64_t graph_nodes() const { return graphs_.nodes(); }
     /// Destroys the graphs; called before the communicators that they refer to are destroyed.
-    void forget_graphs();
+    void forget_graphs() { graphs_.forget(); }
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
     /// have the last stage. All ranks of the mesh must call it equally often.
     double evaluate(const LocalBatch& local);
     const Executor& executor() const { return executor_; }
-    const Arena& temporaries() const { return temp_; }
+    const Arena& temporaries() const { return temporaries_.usual(); }
 
     /// Adds an observer of kernels and exchanges.
     [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
@@ -174,7 +177,12 @@ public:
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
+    friend std::vector<MemoryPlan> plans_of_stages(const ModelConfig& config, const EngineOptions& options);
+    struct Run;  // what the engines of all ranks share
+    Engine(const Run& run, int rank);
+
     void measure_update();
+    void connect(const Mesh& mesh);
     std::vector<GatherRanks> gather_ranks(const Mesh& mesh) const;
     std::vector<MatrixRanks> matrix_ranks(const Mesh& mesh) const;
     bool submit_gradients(FunctionRef<bool()> goes_on);
@@ -182,7 +190,7 @@ private:
     void begin_gradients();
     void submit_update();
     void repeat_with_rounds();
-    void forward_backward(const Batch& local_batch, bool last);
+    void forward_backward(bool last);
     void sum_over_ranks();
     void add_losses_of_own_tokens();
     void agree_on_refusal();
@@ -190,7 +198,6 @@ private:
     ModelConfig config_;
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
-    std::vector<Recompute> recomputed_;
     std::unique_ptr<Model> model_;
     OneScaleWeights one_scale_weights_;
     Gathered gathered_;
@@ -203,20 +210,14 @@ private:
     MemoryPlan plan_;
     const Kernels* kernels_ = nullptr;
     Exec exec_;
-    Arena temp_, paired_temp_;            // of computations, and of the forward of a pair
+    Temporaries temporaries_;
     std::optional<Exchanges> exchanges_;  // its streams must end before the arenas
-    std::optional<Offloaded> offloaded_;
-    std::optional<OffloadedInputs> offloaded_inputs_;
-    std::unique_ptr<BatchPart> training_part_, validation_part_;
-    std::vector<Batch> micro_batches_;  // of a local batch
+    Offloading offloading_;
+    StagedBatches batches_;
     std::optional<StepState> step_, validation_;
     OwnedTensor counts_;  // Ctx::counts of a step
-    StepGraph first_gradients_{"the gradients of a step's first local batch"},
-        gradients_between_{"the gradients of a local batch between the first and the last"},
-        last_gradients_{"the gradients of a step's last local batch, and their sums"}, update_{"the update"};
-    StepScalars staged_;  // of the step
-    int64_t computed_twice_ = 0;
-    std::bitset<10> twice_of_late_;  // which of the last steps were computed twice
+    StepGraphs graphs_;
+    Repetitions repetitions_;
 };
 
 }  // namespace coeus

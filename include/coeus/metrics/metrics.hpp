@@ -26,7 +26,8 @@ struct ExpertLoads {
     /// Expert parallelism only: rows of the busiest rank of a layer / mean of the ranks; of the worst layer.
     std::optional<double> rank_max;
 };
-/// From the tokens of each expert, [layers, experts]; none if there are none. `ranks` divide the experts.
+/// From the tokens of each expert, [layers, experts]; none if there are none. `ranks` divide the experts
+/// evenly.
 std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t experts, int ranks);
 
 /// A part of the loss.

@@ -35,7 +35,11 @@ public:
     const DecoderConfig& config() const { return config_; }
     /// The loads of experts: a row for each layer with experts.
     Counters counters() const override {
-        return {"loads of experts", config_.moe_rows(), config_.moe.experts};
+        return {.name = "loads of experts",
+                .rows = config_.moe_rows(),
+                .columns = config_.moe.experts,
+                .choices = Counters::Choices::experts,
+                .layers = config_.layers_with_experts()};
     }
     /// Balances the loads by the biases of this rank's layers with experts.
     void after_update(Exec& exec, const Kernels& kernels, Tensor counts,

@@ -52,8 +52,14 @@ struct PartOfLoss {
 /// What the layers of a model count in a step, in Ctx::counts: how often each layer that chooses (a row) has
 /// taken each of its choices (a column).
 struct Counters {
+    enum class Choices : uint8_t {
+        experts,  ///< which the ranks of the mesh's ep axis divide evenly
+        other
+    };
     std::string name;  ///< of their memory in a plan
     int64_t rows = 0, columns = 0;
+    Choices choices = Choices::other;
+    std::vector<int64_t> layers = {};  ///< the numbers of the rows' layers, if they are experts
     int64_t count() const { return rows * columns; }
 };
 

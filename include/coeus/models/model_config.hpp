@@ -27,8 +27,10 @@ public:
     virtual std::string shapes() const = 0;
     virtual size_t segments() const = 0;
     virtual int64_t layers() const = 0;
-    /// Those that split() divides among stages.
+    /// Those that split() divides among stages. The others are in the last stage.
     virtual int64_t layers_to_split() const = 0;
+    /// How many of layers_to_split() a part has.
+    virtual int64_t layers_to_split(const ModelPart& part) const = 0;
     /// A number for each segment; equal segments have the same.
     virtual std::vector<int64_t> kinds_of_segments() const = 0;
     /// "tok_embeddings, layers 0 to 3"
@@ -79,5 +81,9 @@ public:
 private:
     std::shared_ptr<const ModelDescription> model_;
 };
+
+/// The configuration of a language model. ConfigError for a model of another kind; `purpose`: what needs a
+/// language model, "training on text".
+const DecoderConfig& require_decoder(const ModelConfig& model, const char* purpose);
 
 }  // namespace coeus

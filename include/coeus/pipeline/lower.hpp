@@ -14,10 +14,14 @@
 namespace coeus {
 
 /// A timetable with its messages; Action::peer is set.
-struct LoweredTimetable : Timetable {};
+struct LoweredTimetable : Timetable {
+    /// The first stage that trains something. The stages before it get no gradients: their backwards compute
+    /// nothing.
+    int first_trained = 0;
+};
 
 /// `cost` (all values above 0) only decides where receives are placed. Throws like check().
-LoweredTimetable lower(const Timetable& table, const CostModel& cost = {});
+LoweredTimetable lower(const Timetable& table, const CostModel& cost = {}, int first_trained = 0);
 
 /// How a lowered timetable is run.
 enum class Queues {
@@ -26,7 +30,7 @@ enum class Queues {
 };
 
 /// Runs a lowered timetable with unbuffered sends. LogicError if it cannot end: if rows wait for each other,
-/// a computation has no receive, or messages do not match.
-void prove_unbuffered(const Timetable& lowered, Queues queues);
+/// a computation has no receive, or messages do not match. `first_trained`: see LoweredTimetable.
+void prove_unbuffered(const Timetable& lowered, Queues queues, int first_trained = 0);
 
 }  // namespace coeus

@@ -30,8 +30,10 @@ public:
         : Stage(model, model.parts().front(), gathered) {}
 
     const ModelPart& part() const { return part_; }
-    /// True if it has the whole model, so that it sends nothing.
-    bool is_whole() const { return part_.first == 0 && is_last(); }
+    /// True if its backward gets a gradient, or the stage before it needs one.
+    bool exchanges_gradients() const {
+        return !is_last() || (part_.first > 0 && model_->first_trained() < part_.first);
+    }
 
     /// Copies `in`. The result is in the frame. The last stage returns an empty flow and adds the scaled loss
     /// to scalars.loss.

@@ -15,7 +15,9 @@ public:
     /// For kernels only: the host must not dereference it if it is in a GPU's memory.
     StepScalars& scalars() const { return *scalars_; }
     /// Writes the host copy. An earlier bring() must be complete.
-    void stage(const StepScalars& scalars) { *mirror_ = scalars; }
+    void stage(const StepScalars& scalars) { *mirror_ = staged_ = scalars; }
+    /// The same with the scalars that were staged last.
+    void stage_again() { *mirror_ = staged_; }
     /// Copies the host copy to the device, as work of the Exec.
     void bring(Exec& exec) const;
     /// Waits for all work of the Exec, and returns the scalars as they are then.
@@ -26,6 +28,7 @@ public:
 private:
     Buffer buffer_, staging_;
     StepScalars *scalars_, *mirror_;
+    StepScalars staged_;
 };
 
 }  // namespace coeus

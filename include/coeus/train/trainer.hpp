@@ -101,7 +101,6 @@ private:
     /// Sequences per step, over all data ranks.
     int64_t global_batch() const;
 
-    const DecoderConfig& text_model() const { return *session_.model()->decoder(); }
     Engine& engine() { return session_.engine(); }
     const Engine& engine() const { return session_.engine(); }
     const Mesh& mesh() const { return rank_.mesh(); }

@@ -49,6 +49,26 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
     all.check();
 }
 
+TEST_CASE("pipeline: every schedule takes the steps of one rank if the first half is frozen") {
+    const Communicator world = Communicator::world("world");
+    OneRankComparison all(world);
+    int number = 0;
+    for (const Schedule& schedule : schedules()) {
+        const PipelineShape shape = shapes_of(schedule, world.size()).back();
+        MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config(shape.stages(), ++number % 2 == 0)};
+        std::vector<std::string> frozen = {"tok_embeddings"};
+        for (int64_t layer = 0; layer < c.model.layers / 2; ++layer)
+            frozen.push_back(fmt::format(R"(layers\.{}\.)", layer));
+        c.types.frozen = Frozen(frozen);
+        c.pipeline =
+            pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
+        c.sequences = shape.microbatches;
+        c.local_batches = 2;
+        all.add(c, 2);
+    }
+    all.check();
+}
+
 TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
     const Communicator world = Communicator::world("world");
     const auto folder = golden("pipeline");

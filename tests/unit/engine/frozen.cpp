@@ -193,6 +193,28 @@ TEST_CASE("frozen: a table that two stages share is not summed, and not planned 
     CHECK(plan({"tok_embeddings"}, true).bytes(term::reduction) == plan({}, false).bytes(term::reduction));
 }
 
+TEST_CASE("frozen: stages that train nothing get no gradients") {
+    const auto messages_and_flows = [](const Patterns& frozen, int rank) {
+        EngineOptions with = freezing(frozen);
+        with.mesh = {.pp = 2};
+        with.rank = rank;
+        with.pipeline = pipeline_of("1F1B", 2, 2, 1, llama());
+        const Engine engine(llama(), with);
+        return std::pair(engine.executor().training().messages, engine.plan().bytes(term::flows));
+    };
+    const int64_t flow = 4 * length * dim;  // of a micro-batch of one sequence
+    // each rank has places for what is received, and one more
+    const std::pair both(4, 2 * flow), forward_only(2, int64_t(0));
+    for (const int rank : {0, 1}) {
+        CHECK(messages_and_flows({}, rank).first == both.first);
+        CHECK(messages_and_flows({"tok_embeddings", R"(layers\.0\.)"}, rank) == messages_and_flows({}, rank));
+        CHECK(messages_and_flows(lower_half, rank).first == forward_only.first);
+    }
+    CHECK(messages_and_flows({}, 0) == both);
+    CHECK(messages_and_flows(lower_half, 0) == forward_only);
+    CHECK(messages_and_flows(lower_half, 1).second < messages_and_flows({}, 1).second);
+}
+
 TEST_CASE("frozen: the optimizer counts what it updates, and biases that balance experts are not frozen") {
     const Engine half(llama(), freezing(lower_half));
     const Parameters& parameters = half.decoder().parameters();

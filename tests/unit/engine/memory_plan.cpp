@@ -10,13 +10,17 @@ using namespace coeus;
 
 namespace {
 
-MemoryPlan plan_on_gpu(const Words& more, int ranks) {
+Engine engine_on_gpu(const Words& more, int ranks) {
     Words words = {"--dry_run", "--device=cuda", "--model.flavor=debugmodel", "--training.seq_len=128",
                    "--training.mixed_precision_param=float32"};
     words.insert(words.end(), more.begin(), more.end());
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
-    return Engine(model, planned_options(config, model, mesh_shape(config, ranks), 0)).plan();
+    return Engine(model, planned_options(config, model, mesh_shape(config, ranks), 0));
+}
+
+MemoryPlan plan_on_gpu(const Words& more, int ranks) {
+    return engine_on_gpu(more, ranks).plan();
 }
 
 }  // namespace
@@ -46,4 +50,15 @@ TEST_CASE("memory plan: token ids of a step and pieces of reductions are on the 
     // the ranks of the data axes sum gradients, which needs pieces from each peer
     CHECK(two.bytes(ids_and_reductions, MemoryPlace::host) > ids);
     CHECK(one.bytes(ids_and_reductions) == 0);
+}
+
+TEST_CASE("memory plan: a planned run on GPUs has blocks of experts' rows if the run has them") {
+    const auto uses_blocks = [](Words more) {
+        more.insert(more.end(), {"--model.name=qwen3", "--model.flavor=debugmodel_moe",
+                                 "--parallelism.expert_parallel_degree=2"});
+        return engine_on_gpu(more, 2).uses_expert_blocks();
+    };
+    CHECK(uses_blocks({}));
+    CHECK_FALSE(uses_blocks({"--training.disable_cuda_graphs"}));
+    CHECK_FALSE(uses_blocks({"--comm.transport=staged"}));
 }

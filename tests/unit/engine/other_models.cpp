@@ -32,37 +32,17 @@ public:
     mutable int updates = 0;
 };
 
-class TwoFlowDescription : public ModelDescription {
+class CountingDescription : public TwoFlowDescription {
 public:
-    std::string name() const override { return "two flows"; }
-    std::string shapes() const override { return "dim 6"; }
-    size_t segments() const override { return blocks + 2; }
-    int64_t layers() const override { return blocks; }
-    int64_t layers_to_split() const override { return blocks; }
-    std::vector<int64_t> kinds_of_segments() const override { return {-1, 0, 0, 0, -2}; }
-    std::string text(const ModelPart& part) const override {
-        return fmt::format("{} to {}", part.first, part.last);
-    }
-    std::vector<ModelPart> split(int, const SplitWeights&) const override { return {}; }
-    std::vector<ModelPart> split(const std::vector<std::vector<std::string>>&) const override { return {}; }
-    std::string description() const override { return "{}"; }
-    std::string other_shape(const std::string&, const std::string&) const override { return ""; }
-    int64_t parameters() const override {
-        return 3 * words * flow_dim + 2 * int64_t(blocks) * flow_dim * flow_dim;
-    }
-    int64_t active_parameters() const override { return parameters(); }
-    double flops_per_token(int64_t) const override { return 6.0 * double(parameters()); }
-    void require_countable(const BatchShape&) const override {}
-    bool divides_heads(int64_t) const override { return false; }
+    CountingDescription() : TwoFlowDescription(blocks, flow_dim, words) {}
     std::unique_ptr<Model> build(const StateTypes& types, int64_t, const ModelPlace&,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
-        return std::make_unique<Counting>(types, !recompute.empty() && recompute[0] == Recompute::block,
-                                          parts);
+        return std::make_unique<Counting>(types, recomputes_blocks(recompute), parts);
     }
 };
 
-const ModelConfig two_flows(std::make_shared<TwoFlowDescription>());
+const ModelConfig two_flows(std::make_shared<CountingDescription>());
 
 EngineOptions options(RecomputeOptions::Mode mode) {
     return {.types = {.master = Dtype::f64, .compute = Dtype::f64},
@@ -102,6 +82,15 @@ TEST_CASE("engine: a model that is not a decoder trains and validates in the mem
         CHECK(engine.used().workspace == engine.layer_memory().workspace);
         CHECK_THROWS_AS(engine.decoder(), LogicError);
     }
+}
+
+TEST_CASE("engine: what needs a language model refuses a model that is not a decoder") {
+    CHECK_THROWS_WITH(require_decoder(two_flows, "training on text"),
+                      "two flows is not a language model, which training on text needs");
+    CHECK(require_decoder(tiny_config(3), "training on text").layers == 3);
+    // its counters are not of experts
+    CHECK(Engine(two_flows, options(RecomputeOptions::Mode::nothing)).model().counters().choices ==
+          Counters::Choices::other);
 }
 
 TEST_CASE("engine: a step of a model that is not a decoder can be recorded") {

@@ -137,6 +137,10 @@ TEST_CASE("metrics: a GPU's values are written only if they are known") {
 
 TEST_CASE("metrics: loads of experts, and of the ranks that divide them") {
     CHECK_FALSE(expert_loads({}, 4, 2).has_value());
+    // the ranks cannot divide what is counted
+    const std::vector<int64_t> counts = {1, 2, 3, 4};
+    CHECK_THROWS_AS(expert_loads(counts, 2, 4), LogicError);
+    CHECK_THROWS_AS(expert_loads(counts, 3, 1), LogicError);
     // two layers with the means 6 and 2
     const std::vector<int64_t> loads = {0, 9, 12, 3, 4, 2, 2, 0};
     const ExpertLoads whole = expert_loads(loads, 4, 1).value();

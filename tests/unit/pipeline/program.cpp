@@ -225,9 +225,9 @@ private:
     int pairs_ = 0;
 };
 
-std::vector<Program> programs_of(const Timetable& table) {
+std::vector<Program> programs_of(const Timetable& table, int first_trained = 0) {
     std::vector<Program> programs;
-    const LoweredTimetable lowered = lower(table);
+    const LoweredTimetable lowered = lower(table, {}, first_trained);
     for (int rank = 0; rank < table.ranks(); ++rank) programs.push_back(program_of(lowered, rank));
     return programs;
 }
@@ -267,6 +267,34 @@ TEST_CASE("every accepted shape: its messages could be one line on each rank") {
         });
     }
     CHECK(pairs > 1000);
+}
+
+TEST_CASE("stages that train nothing get no gradients, in every accepted shape") {
+    int tables = 0;
+    for (const Schedule& schedule : schedules()) {
+        for_each_shape(6, [&](const PipelineShape& shape) {
+            if (!schedule.accepts(shape) || shape.virtual_stages > 3) return;
+            const Timetable table = schedule.timetable(shape);
+            for (int first = 1; first < table.stages(); ++first) {
+                INFO(schedule.name << " " << shape.ranks << " " << shape.microbatches << " "
+                                   << shape.virtual_stages << " from stage " << first);
+                for (const Queues queues : {Queues::one, Queues::per_channel})
+                    prove_unbuffered(lower(table, {}, first), queues, first);
+                const std::vector<Program> programs = programs_of(table, first);
+                REQUIRE(Player(programs).run() == "");
+                REQUIRE(LinePlayer(programs).run() == "");
+                for (const Program& program : programs)
+                    for (const ProgramStep& step : program.steps) {
+                        const Action& action = step.action;
+                        if (action.kind == ActionKind::send_backward) REQUIRE(action.stage > first);
+                        if (action.kind == ActionKind::receive_backward) REQUIRE(action.stage >= first);
+                        if (action.gives_input_gradient() && action.stage < first) REQUIRE(step.slot == -1);
+                    }
+                ++tables;
+            }
+        });
+    }
+    CHECK(tables > 200);
 }
 
 TEST_CASE("a line of messages in another order dead-locks") {

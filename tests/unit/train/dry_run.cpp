@@ -470,8 +470,11 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
                        "--training.seq_len=16", "--memory=8GiB"};
         words.insert(words.end(), more.begin(), more.end());
         std::string text;
-        for (const Finding& line : preflight(parse_command_line(words), 1))
-            if (line.severity == Finding::Severity::refusal) text += line.text + "\n";
+        for (const Finding& line : preflight(parse_command_line(words), 1)) {
+            if (line.severity != Finding::Severity::refusal) continue;
+            CHECK(line.topic == Finding::Topic::files);
+            text += line.text + "\n";
+        }
         return text;
     };
     write_tokens(data, 2000, 100);
@@ -493,16 +496,22 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
 }
 
 TEST_CASE("dry run: the verdict tells whether a rank fits, or that this is not known") {
-    const auto count = [](const char* memory, Finding::Severity verdict) {
+    const auto count = [](const char* memory, Finding::Severity verdict, Finding::Topic topic) {
         Words words = {"--dry_run", "--model.flavor=debugmodel", "--device=cuda", "--training.dataset_path="};
         if (*memory) words.emplace_back(memory);
-        return std::ranges::count(preflight(parse_command_line(words), 1), verdict, &Finding::severity);
+        const Findings found = preflight(parse_command_line(words), 1);
+        const auto of_topic = std::ranges::count_if(found, [&](const Finding& finding) {
+            return finding.severity == verdict && finding.topic == topic;
+        });
+        CHECK(of_topic == found.count(verdict));
+        return of_topic;
     };
-    CHECK(count("--memory=1TiB", Finding::Severity::unknown) == 0);
-    CHECK(count("--memory=1TiB", Finding::Severity::refusal) == 0);
-    CHECK(count("--memory=8MiB", Finding::Severity::refusal) == 1);
+    using enum Finding::Severity;
+    CHECK(count("--memory=1TiB", unknown, Finding::Topic::device) == 0);
+    CHECK(count("--memory=1TiB", refusal, Finding::Topic::advice) == 0);
+    CHECK(count("--memory=8MiB", refusal, Finding::Topic::advice) == 1);
     // without --memory and --gpu: the GPU of this host, if there is one
-    CHECK(count("", Finding::Severity::unknown) == (visible_gpus() == 0 ? 1 : 0));
+    CHECK(count("", unknown, Finding::Topic::device) == (visible_gpus() == 0 ? 1 : 0));
 }
 
 TEST_CASE("dry run: what fails only on this host is a notice, and with --strict a refusal") {
