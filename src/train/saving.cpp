@@ -46,6 +46,13 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
 
 }  // namespace
 
+void require_form_of_export(const Config::Checkpoint& options, const ModelConfig& model) {
+    if (options.last_save_in_hf && !model->decoder())
+        throw ConfigError(
+            "checkpoint.last_save_in_hf = true: {} has no form in Hugging Face folders; remove it",
+            model->name());
+}
+
 Saving::Saving(const Config& config, const ModelConfig& model, const RunFolder& folder, const Mesh& mesh,
                Engine& engine, CheckpointWriter writer)
     : config_(config),
@@ -55,10 +62,7 @@ Saving::Saving(const Config& config, const ModelConfig& model, const RunFolder& 
       engine_(engine),
       checkpoints_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
                    config.checkpoint.files, std::move(writer)) {
-    if (config.checkpoint.last_save_in_hf && !model->decoder())
-        throw ConfigError(
-            "checkpoint.last_save_in_hf = true: {} has no form in Hugging Face folders; remove it",
-            model->name());
+    require_form_of_export(config.checkpoint, model);
 }
 
 int64_t Saving::full_state_bytes() const {

@@ -13,11 +13,14 @@
 
 namespace coeus {
 
+/// ConfigError if the deck wants a Hugging Face folder of a model that has no such form.
+void require_form_of_export(const Config::Checkpoint& options, const ModelConfig& model);
+
 /// Every member that reads or writes files is collective. Its errors are those of CheckpointStore.
 class Saving {
 public:
-    /// All arguments outlive it. ConfigError if the deck wants a Hugging Face folder of a model without such
-    /// a form. Engine::allocate() is called before anything is loaded or saved.
+    /// All arguments outlive it. Engine::allocate() is called before anything is loaded or saved. ConfigError
+    /// as require_form_of_export().
     Saving(const Config& config, const ModelConfig& model, const RunFolder& folder, const Mesh& mesh,
            Engine& engine, CheckpointWriter writer);
 
