@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters.hpp"
 
-#include "coeus/state/quantize.hpp"
+#include "coeus/choices/layer_filter.hpp"
 
 #include <algorithm>
 

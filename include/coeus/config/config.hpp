@@ -6,10 +6,10 @@
 #pragma once
 
 #include "coeus/base/types.hpp"
+#include "coeus/choices/optimizers.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/models/family_names.hpp"
-#include "coeus/optim/options.hpp"
 
 #include <cstdint>
 #include <map>

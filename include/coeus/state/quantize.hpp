@@ -2,6 +2,7 @@
 // Quantize: which layers of a model are computed in 8 bits (torchtitan's model.converters), and how.
 #pragma once
 
+#include "coeus/choices/layer_filter.hpp"
 #include "coeus/kernels/quantization.hpp"
 #include "coeus/state/param.hpp"
 
@@ -9,10 +10,6 @@
 #include <vector>
 
 namespace coeus {
-
-/// The filter that leaves out small layers, which would not be faster in 8 bits. It has sizes for the recipes
-/// tensorwise and rowwise only.
-inline constexpr const char* auto_filter = "auto_filter_small_kn";
 
 /// The options of a run.
 struct Quantize {
