@@ -33,6 +33,7 @@ FOLDERS = {
     "guards": ("around", "loss spikes"),
     "pretrained": ("around", "other weights"),
     "job": ("around", "end of the job"),
+    "deck": ("files", "decks of this program"),
     "config": ("files", "the deck and its options"),
     "engine": ("model", "a model with its memory"),
     "io": ("files", "checkpoints"),
