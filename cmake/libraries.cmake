@@ -34,7 +34,7 @@ function(coeus_library name)
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
-    if(name MATCHES "^(apps|config|guards|info|job|metrics|models|observe|report|session|setup|train|watchdog)$")
+    if(name MATCHES "^(apps|config|deck|guards|info|job|metrics|models|observe|report|session|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
@@ -54,6 +54,8 @@ coeus_library(file USES device base LIBRARIES nlohmann_json::nlohmann_json coeus
     coeus_zstd)
 # this file changes macros on which other files' headers depend
 set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+coeus_library(choices)
+coeus_library(config USES choices comm file base LIBRARIES Boost::program_options)
 coeus_library(hdf5 USES file base LIBRARIES coeus_libhdf5)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # whether the compiler fuses the multiply-adds of a sum depends on the shape of the loop; here all shapes must give the
@@ -82,11 +84,11 @@ if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_SANITIZE AND NOT C
         target_compile_definitions(coeus_kernels_v3 PUBLIC cpu_vector_level=avx2_level)
     endif()
 endif()
-coeus_library(state USES comm kernels device base)
+coeus_library(state USES choices comm kernels device base)
 coeus_library(layers USES state comm kernels device base LIBRARIES OpenMP::OpenMP_CXX)
 coeus_library(models USES layers state kernels file base)
 coeus_library(pipeline USES models layers state comm device file base)
-coeus_library(optim USES state comm device base)
+coeus_library(optim USES choices state comm device base)
 coeus_library(hub USES state comm device file base)
 coeus_library(io USES hub state comm hdf5 device file base)
 coeus_library(data USES hdf5 file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
@@ -99,8 +101,8 @@ if(NOT COEUS_LIBRARIES_OF)
     target_include_directories(coeus_predict PRIVATE ${PROJECT_SOURCE_DIR}/src/predict)
 endif()
 coeus_library(generate USES plan pipeline data layers state device file base)
-coeus_library(config USES models optim state comm file base LIBRARIES Boost::program_options)
-coeus_library(pretrained USES config models io hub data optim comm device file base)
+coeus_library(deck USES config models optim comm base)
+coeus_library(pretrained USES deck config models io hub data optim comm device file base)
 coeus_library(guards USES config engine io state comm device file base)
 coeus_library(observe USES config engine pipeline comm device file base)
 coeus_library(watchdog USES config comm file base LIBRARIES Threads::Threads)
@@ -126,10 +128,10 @@ const char* const page_script = R"js(@script@)js";
     target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report/page)
 endif()
 coeus_library(setup USES engine config pipeline optim models state comm device base)
-coeus_library(session USES setup predict observe pretrained engine config plan io comm kernels device base)
+coeus_library(session USES setup predict observe pretrained engine deck config plan io comm kernels device base)
 coeus_library(train USES session setup report metrics watchdog observe guards pretrained engine config job plan optim data io models
     state comm device file base LIBRARIES Threads::Threads)
-coeus_library(info USES session pretrained data io hub models kernels hdf5 file base)
+coeus_library(info USES session pretrained deck data io hub models kernels hdf5 file base)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
@@ -172,7 +174,7 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES info train session report watchdog observe pretrained generate config job pipeline data io
+coeus_library(apps USES info train session report watchdog observe pretrained generate deck config job pipeline data io
     models comm device file base LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the layers: a folder includes only itself and the folders that cmake/libraries.cmake lets it use, and it includes
-each folder that is named there after its USES. A heavy third-party header is included only by .cpp files and private
-headers of the folder it belongs to."""
+each folder that is named there after its USES. A folder of LIGHT reaches only what is listed there. A heavy third-party
+header is included only by .cpp files and private headers of the folder it belongs to."""
 import os
 import re
 import sys
@@ -31,6 +31,15 @@ HOME = {
     "pcre2": ("base", "data"),
     "utf8proc": ("data",),
     "sentencepiece": ("data",),
+}
+# folder -> all that it may use, also through others: the deck, and what only reports, are linked without kernels
+BELOW_CONFIG = {"choices", "comm", "device", "file", "base"}
+LIGHT = {
+    "choices": set(),
+    "config": BELOW_CONFIG,
+    "watchdog": BELOW_CONFIG | {"config"},
+    "metrics": BELOW_CONFIG | {"config"},
+    "report": BELOW_CONFIG | {"config", "metrics"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -84,12 +93,18 @@ def unused(uses, code):
             for folder, listed in uses.items() for used in listed if used not in included[folder]]
 
 
+def heavy(allowed, light):
+    """What the folders of `light` reach and may not. `allowed`: as sources.layers()."""
+    return [f"cmake/libraries.cmake: {folder} reaches {used}; it may use only {', '.join(sorted(may)) or 'itself'}"
+            for folder, may in light.items() for used in sorted(allowed[folder] - may - {folder})]
+
+
 def main():
     allowed = sources.layers()
     code = sources.code()
     private_headers = {p for p in code if p.parts[0] == "src" and p.suffix in (".hpp", ".cuh")}
     texts = [(path, (sources.ROOT / path).read_text()) for path in code]
-    found = unused(sources.uses(), texts)
+    found = unused(sources.uses(), texts) + heavy(allowed, LIGHT)
     for path, text in texts:
         found += check(path, text, allowed, private_headers)
     return sources.report(found, f"{len(code)} files: layers of includes, places of heavy headers")

@@ -12,6 +12,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/io/convert_weights.hpp"

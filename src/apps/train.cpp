@@ -6,7 +6,7 @@
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/stop_signals.hpp"
 #include "coeus/comm/mpi.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/job/job_end.hpp"
 #include "coeus/observe/start_up.hpp"
 #include "coeus/train/dry_run.hpp"

@@ -6,7 +6,7 @@
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
-#include "coeus/optim/param_groups.hpp"
+#include "coeus/config/deck_rules.hpp"
 #include "datasets.hpp"
 #include "precision_converters.hpp"
 #include "value.hpp"
@@ -92,9 +92,9 @@ void check_model(Errors& errors, const Config& config) {
                   model.ffn_hidden.value_or(0));
 }
 
-void check_optimizer(Errors& errors, const Config& config) {
+void check_optimizer(Errors& errors, const Config& config, const DeckRules& rules) {
     const std::vector<ParamGroupOptions> groups = param_groups(config);
-    const ParamGroups checked(config.optimizer, 0, groups);  // throws if they are not valid
+    if (rules.check_optimizer) rules.check_optimizer(config.optimizer, groups);
     const auto check_moments = [&](const OptimizerOptions& options, const std::string& place) {
         errors.demand(options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
                       "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 need weights in "
@@ -316,7 +316,7 @@ bool is_built(const Option& option, const std::string& choice) {
 
 }  // namespace
 
-void check(const Config& config, Errors& errors) {
+void check(const Config& config, const DeckRules& rules, Errors& errors) {
     if (!check_magnitudes(errors, config)) return;  // the rules below compute with the sizes
     check_job(errors, config.job);
     check_profiling(errors, config.profiling);
@@ -324,7 +324,7 @@ void check(const Config& config, Errors& errors) {
     check_metrics(errors, config.metrics);
     check_gpu(errors, config);
     check_model(errors, config);
-    errors.collect([&] { check_optimizer(errors, config); });
+    errors.collect([&] { check_optimizer(errors, config, rules); });
     errors.collect([&] { check_gradient_dtype(errors, config); });
     check_converters(errors, config);
     check_training(errors, config);
@@ -336,9 +336,9 @@ void check(const Config& config, Errors& errors) {
     check_validation(errors, config);
 }
 
-void check(const Config& config) {
+void check(const Config& config, const DeckRules& rules) {
     Errors errors;
-    check(config, errors);
+    check(config, rules, errors);
     errors.require_none();
 }
 
@@ -352,10 +352,10 @@ std::string any_of(const Words& choices) {
 
 }  // namespace
 
-Words not_implemented(const Config& config) {
+Words not_implemented(const Config& config, const DeckRules& rules) {
     Words lines;
     Config given = config;
-    for (const Option& option : options()) {
+    for (const Option& option : options_with(rules)) {
         const auto value = value_of(option, given);
         if (!value) continue;
         const std::string* choice = value->as<std::string>();

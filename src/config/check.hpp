@@ -11,12 +11,12 @@
 namespace coeus::config {
 
 /// Checks every section. Notes each rule that is violated, with key, value and the nearest valid choice.
-void check(const Config& config, Errors& errors);
+void check(const Config& config, const DeckRules& rules, Errors& errors);
 /// The same; throws one ConfigError with a line for each violated rule.
-void check(const Config& config);
+void check(const Config& config, const DeckRules& rules);
 
 /// One line for each setting that is not implemented yet, with what works instead.
-Words not_implemented(const Config& config);
+Words not_implemented(const Config& config, const DeckRules& rules);
 /// Why there is no training data; "" if the deck names some.
 std::string missing_data(const Config& config);
 

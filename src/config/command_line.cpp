@@ -4,13 +4,12 @@
 // highest first: command line, deck, included decks, environment.
 #include "check.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/models/hub_model.hpp"
+#include "coeus/config/deck_rules.hpp"
 #include "datasets.hpp"
 #include "deck.hpp"
 #include "folder_pattern.hpp"
 #include "precision_converters.hpp"
 #include "suggestions.hpp"
-#include "tensor_parallel.hpp"
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -364,9 +363,9 @@ void add_converter_of_experts(const Settings& settings, Config& config) {
 }
 
 // ConfigError if the degrees do not fit the number of ranks, which --ranks gives in a dry run.
-void check_mesh(const Config& config, int ranks, bool dry_run) {
+void check_mesh(const Config& config, const DeckRules& rules, int ranks, bool dry_run) {
     try {
-        check_tensor_parallel(config, ranks);
+        if (rules.check_degrees) rules.check_degrees(config, ranks);
         mesh_shape(config, ranks);
     } catch (const ConfigError& error) {
         if (!dry_run) throw;
@@ -412,15 +411,15 @@ void take_flags(po::variables_map& options, CommandLine& result) {
 }
 
 // The values of the deck, the command line and the environment.
-void assign_all(const Settings& settings, CommandLine& result, Errors& errors) {
+void assign_all(const Settings& settings, const DeckRules& rules, CommandLine& result, Errors& errors) {
     Config& config = result.config;
-    for (const Option& option : options())
+    for (const Option& option : options_with(rules))
         if (const auto setting = settings.find(option.name); setting != settings.end())
             errors.collect([&] { assign(option, setting->second, config); }, option.name);
     for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
     // before a folder's architecture decided, a deck without model.name meant the default family
-    if (config.model.flavor == "hf" && !result.origins.contains("model.name"))
-        if (const std::string family = family_of_folder(config.model.hf_assets_path); !family.empty())
+    if (config.model.flavor == "hf" && !result.origins.contains("model.name") && rules.family_of_folder)
+        if (const std::string family = rules.family_of_folder(config.model.hf_assets_path); !family.empty())
             config.model.name = family;
     if (config.memory_estimation.enable && !result.dry_run) {
         result.dry_run = true;
@@ -454,7 +453,7 @@ void plan_fewest_ranks(CommandLine& result) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks) {
+CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules, int ranks) {
     CommandLine result;
     Found found = parse(arguments);
     const std::string deck = deck_of(found);
@@ -469,7 +468,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     add_environment(settings, errors);
 
     Config& config = result.config;
-    assign_all(settings, result, errors);
+    assign_all(settings, rules, result, errors);
     config.job.config_file = deck;
     require_dry_run(result);
     if (!result.gpu.empty()) config.device = "cuda";
@@ -477,13 +476,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     errors.collect([&] { config.job.dump_folder = fill_in_options(config.job.dump_folder, config); });
     if (result.dry_run && result.ranks == 0 && ranks == 1) plan_fewest_ranks(result);
     if (result.dry_run && result.ranks > 0) ranks = result.ranks;
-    if (ranks > 0) errors.collect([&] { check_mesh(config, ranks, result.dry_run); }, "parallel_degree");
+    if (ranks > 0)
+        errors.collect([&] { check_mesh(config, rules, ranks, result.dry_run); }, "parallel_degree");
     find_datasets(settings, config, result.notices, result.absent);
     add_no_effect_notices(settings, config, result.notices);
-    check(config, errors);
+    check(config, rules, errors);
     if (!errors.any())
         for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);
-    result.refusals = not_implemented(config);
+    result.refusals = not_implemented(config, rules);
     for (const std::string& line : refused_in(settings)) result.refusals.push_back(line);
     if (const std::string line = missing_data(config); !line.empty()) result.absent.push_back(line);
     if (!result.dry_run)

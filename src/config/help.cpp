@@ -226,15 +226,15 @@ constexpr size_t terminal_columns = 100, document_columns = 120;
 
 }  // namespace
 
-std::vector<OptionName> option_names() {
+std::vector<OptionName> option_names(const DeckRules& rules) {
     std::vector<OptionName> names;
-    for (const Option& option : options())
+    for (const Option& option : options_with(rules))
         names.push_back({option.name, option.type == Type::boolean,
                          option.built.empty() ? option.choices : option.built});
     return names;
 }
 
-std::string options_help(const Words& words) {
+std::string options_help(const DeckRules& rules, const Words& words) {
     const Filter filter(words);
     std::string text;
     if (filter.shows_all())
@@ -244,7 +244,7 @@ std::string options_help(const Words& words) {
             "Precedence, highest first: command line, deck, included decks, defaults.\n"
             "`coeus help options WORD` shows only the options whose names contain the word.\n\n";
     std::string section;
-    for (const Option& option : options()) {
+    for (const Option& option : options_with(rules)) {
         if (!filter.shows(option)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
         const std::string value = default_of(option), indent = "      ";
@@ -263,9 +263,9 @@ std::string options_help(const Words& words) {
     return text.starts_with('\n') ? text.substr(1) : text;
 }
 
-std::string options_markdown() {
+std::string options_markdown(const DeckRules& rules) {
     std::string contents, sections, without_effect, section = "-";
-    for (const Option& option : options()) {
+    for (const Option& option : options_with(rules)) {
         const std::string value = default_of(option);
         const std::string type = type_name(option.type) + (value.empty() ? "" : ", default `" + value + "`");
         if (!has_effect(option)) {

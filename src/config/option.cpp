@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "option.hpp"
 
+#include "coeus/base/error.hpp"
+#include "coeus/config/deck_rules.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -181,6 +184,17 @@ const std::vector<Option>& options() {
         return table;
     }();
     return all;
+}
+
+std::vector<Option> options_with(const DeckRules& rules) {
+    std::vector<Option> table = options();
+    for (const DeckRules::Choices& choices : rules.choices) {
+        const auto option = std::ranges::find(table, choices.option, &Option::name);
+        require(option != table.end(), "choices of an option that is not in the table");
+        option->choices = choices.all;
+        option->built = choices.built;
+    }
+    return table;
 }
 
 const Option* find_option(std::string_view name) {

@@ -106,6 +106,8 @@ struct Alias {
 /// All options, section by section (those without effect last in their section), and all aliases.
 const std::vector<Option>& options();
 const std::vector<Alias>& aliases();
+/// The options, with the choices of `rules`.
+std::vector<Option> options_with(const DeckRules& rules);
 /// Null if there is none with that name.
 const Option* find_option(std::string_view name);
 const Alias* find_alias(std::string_view name);

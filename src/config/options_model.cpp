@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the model and of its optimizer.
-#include "coeus/optim/param_groups.hpp"
+#include "coeus/choices/optimizers.hpp"
 #include "option.hpp"
 
 namespace coeus::config {
@@ -8,12 +8,6 @@ namespace coeus::config {
 namespace {
 
 constexpr const char* as_flavor = "that of `model.flavor`";
-
-Words all_families() {
-    Words names = family_names();
-    names.insert(names.end(), families_not_built().begin(), families_not_built().end());
-    return names;
-}
 
 // Overrides the field with the same name in the model's configuration (models/config_fields.hpp).
 Option override_of(Field field, const char* meaning, const Rule& rule) {
@@ -24,7 +18,7 @@ Option override_of(Field field, const char* meaning, const Rule& rule) {
 
 std::vector<Option> model_options() {
     return {
-        works(COEUS_FIELD(model.name), to_run, "Model family").one_of(all_families(), family_names()),
+        works(COEUS_FIELD(model.name), to_run, "Model family"),  // its choices come with DeckRules
         works(COEUS_FIELD(model.flavor), to_run,
               "Size of the model within its family, such as `8B`. `hf`: the shapes are read from "
               "`config.json` in `model.hf_assets_path`"),

@@ -6,8 +6,6 @@
 //   optimizer_name = "AdamW"
 //   optimizer_kwargs = {lr = 1e-3, betas = [0.9, 0.95], weight_decay = 0}
 // Options that a group does not set are those of [optimizer].
-#include "coeus/optim/param_groups.hpp"
-
 #include "check.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/config/config.hpp"
@@ -151,10 +149,9 @@ Words unread_optimizer_options(const Config& config) {
 }  // namespace config
 
 std::vector<ParamGroupOptions> param_groups(const Config& config) {
-    constexpr size_t most = StepScalars::most_groups - 1;  // the rest of the parameters is a group too
-    if (config.optimizer.param_groups.size() > most)
+    if (config.optimizer.param_groups.size() > most_param_groups)
         throw ConfigError("optimizer.param_groups: has {} groups; at most {} are possible",
-                          config.optimizer.param_groups.size(), most);
+                          config.optimizer.param_groups.size(), most_param_groups);
     std::vector<ParamGroupOptions> groups;
     for (const TomlTable& table : config.optimizer.param_groups)
         groups.push_back(group_of(table.text, groups.size() + 1, config));

@@ -8,7 +8,7 @@ namespace coeus {
 
 using namespace config;
 
-Config with_settings(const Config& config, const std::vector<std::string>& settings) {
+Config with_settings(const Config& config, const DeckRules& rules, const std::vector<std::string>& settings) {
     Config changed = config;
     for (const std::string& line : settings)
         for (TomlEntry& entry : parse_toml(line, "a changed setting")) {
@@ -16,7 +16,7 @@ Config with_settings(const Config& config, const std::vector<std::string>& setti
             require(option != nullptr && option->slot != nullptr, "a changed setting that is not an option");
             assign(*option, {entry.key, entry.value, toml_text(entry.value), entry.place}, changed);
         }
-    check(changed);
+    check(changed, rules);
     return changed;
 }
 

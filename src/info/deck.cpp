@@ -2,6 +2,7 @@
 // coeus info for a deck: mesh, model, batches and memory, as in a dry run. --model lists the parameters.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/info/kinds.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/session/plan_findings.hpp"

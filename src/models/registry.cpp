@@ -2,7 +2,6 @@
 #include "coeus/models/registry.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/models/family_names.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -63,11 +62,6 @@ void register_family(ModelFamily family) {
         flavor.validate();
     }
     families().push_back(std::move(family));
-}
-
-const std::string& default_family() {
-    static const std::string name = "llama3";
-    return name;
 }
 
 std::vector<std::string> family_names() {

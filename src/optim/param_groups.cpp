@@ -11,6 +11,8 @@ namespace coeus {
 
 namespace {
 
+static_assert(most_param_groups + 1 == StepScalars::most_groups);
+
 const std::string& role_name(const Param& param) {
     return role_names()[size_t(param.role)];
 }
@@ -38,11 +40,6 @@ Regex regex_of(const ParamGroupOptions& group) {
 }
 
 }  // namespace
-
-const std::vector<std::string>& role_names() {
-    static const std::vector<std::string> names = {"matrix", "embedding", "output", "norm", "bias"};
-    return names;
-}
 
 ParamGroups::ParamGroups(const OptimizerOptions& options, uint64_t seed,
                          const std::vector<ParamGroupOptions>& groups)

@@ -2,6 +2,7 @@
 #include "coeus/session/plan_findings.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/session/chunk_choice.hpp"
 #include "coeus/session/product_choice.hpp"
 #include "coeus/setup/describe_precision.hpp"
@@ -69,7 +70,7 @@ Findings memory_findings(const PlannedRun& planned) {
 
 bool advice_holds(const Config& config, const ModelConfig& model, const Alternative& advice) {
     try {
-        const Config changed = with_settings(config, advice.says);
+        const Config changed = with_settings(config, deck_rules(), advice.says);
         EngineOptions options =
             planned_options(changed, model, mesh_shape(changed, advice.options.mesh.ranks()),
                             advice.options.architecture, advice.options.threads, advice.options.rank);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A deck: TOML, its options and their values.
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "target.hpp"
 
 namespace coeus::fuzz::deck {

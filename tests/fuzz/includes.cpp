@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decks that include others. The input is several decks, one after the other, divided by lines "%". The first
 // one is read.
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "target.hpp"
 
 #include <algorithm>

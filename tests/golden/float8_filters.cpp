@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which layers are computed in 8 bits, against torchao and torchtitan (golden/README.md, section float8).
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/models/precision_plan.hpp"
 #include "support/catch.hpp"

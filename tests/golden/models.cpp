@@ -3,7 +3,7 @@
 // by name and ten AdamW steps, in float64 and float32 with the tolerances of golden/README.md, and in
 // bfloat16 within 1 %. Gradients are compared in the layout of the files. The initial values of every model
 // of golden/init are compared with torchtitan's distributions.
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/hub_model.hpp"

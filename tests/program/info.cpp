@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coeus info` for every kind of file that it recognises, by content and under any name, and for unknown and
 // damaged files. (For checkpoints and token files see checkpoint.cpp.)
+#include "coeus/deck/command_line.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/kernels/algorithm_cache.hpp"

@@ -115,6 +115,16 @@ class Includes(unittest.TestCase):
                          ["cmake/libraries.cmake: apps uses base, but no file of apps includes it"])
         self.assertEqual(check_includes.unused({"base": [], "comm": ["base"], "apps": ["comm"]}, code), [])
 
+    def test_a_light_folder_that_reaches_more(self):
+        layers = {"base": {"base"}, "kernels": {"kernels", "base"}, "config": {"config", "base"}}
+        light = {"base": set(), "config": {"base"}}
+        self.assertEqual(check_includes.heavy(layers, light), [])
+        layers["config"] = {"config", "kernels", "base"}
+        self.assertEqual(check_includes.heavy(layers, light),
+                         ["cmake/libraries.cmake: config reaches kernels; it may use only base"])
+        self.assertEqual(check_includes.heavy(sources.layers(), check_includes.LIGHT), [])
+        self.assertNotIn("kernels", set().union(*check_includes.LIGHT.values()))
+
     def test_layers_are_read_from_the_build(self):
         layers = sources.layers()
         self.assertEqual(layers["base"], {"base"})

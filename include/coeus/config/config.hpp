@@ -6,10 +6,9 @@
 #pragma once
 
 #include "coeus/base/types.hpp"
+#include "coeus/choices/optimizers.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/file/toml.hpp"
-#include "coeus/models/family_names.hpp"
-#include "coeus/optim/options.hpp"
 
 #include <cstdint>
 #include <map>
@@ -99,7 +98,7 @@ struct Config {
     } metrics;
 
     struct Model {
-        std::string name = default_family();
+        std::string name = "llama3";        ///< the family; torchtitan's default
         std::string flavor = "debugmodel";  ///< size within the family; "hf": from hf_assets_path/config.json
         std::string hf_assets_path = "./tests/assets/tokenizer";
         std::string tokenizer_path;  ///< where the tokenizer is, in older decks; empty: hf_assets_path
@@ -281,6 +280,8 @@ struct Config {
     } memory_estimation;
 };
 
+struct DeckRules;  // deck_rules.hpp
+
 /// The arguments of `coeus train`, read.
 struct CommandLine {
     Config config;
@@ -299,16 +300,19 @@ struct CommandLine {
 };
 
 /// Reads arguments and deck with the precedence command line > deck > included deck > default, and checks
-/// everything that needs no data. Logs nothing. `ranks`: the number of ranks, which must fit the mesh; 0: not
-/// known, the mesh is not checked. A dry run on one rank without --ranks takes fewest_ranks(). ConfigError,
-/// with one line for each problem, the mesh first: an unknown key (with the nearest known one), a value of
-/// the wrong type or out of range, something not implemented yet (only a notice in a dry run), a deck that
-/// does not exist, is not TOML or includes itself. Each names line and column of the deck.
-CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks = 0);
+/// everything that needs no data, also by `rules`. Logs nothing. `ranks`: the number of ranks, which must fit
+/// the mesh; 0: not known, the mesh is not checked. A dry run on one rank without --ranks takes
+/// fewest_ranks(). ConfigError, with one line for each problem, the mesh first: an unknown key (with the
+/// nearest known one), a value of the wrong type or out of range, something not implemented yet (only a
+/// notice in a dry run), a deck that does not exist, is not TOML or includes itself. Each names line and
+/// column of the deck.
+CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules,
+                               int ranks = 0);
 
 /// The same on every rank. Collective: only rank 0 reads decks, looks for datasets and reads the schedule
 /// table of the pipeline, and broadcasts the result.
-CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks);
+CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules,
+                               const Communicator& ranks);
 
 /// The effective deck as TOML: every option that has a field. Reading it back gives an equal Config, except
 /// for job.config_file. With `origins`, a comment after each value that is not a default says where it was
@@ -317,7 +321,7 @@ std::string deck_text(const Config& config, const std::map<std::string, std::str
 
 /// The config with some settings changed, each given as "section.option = value". The result is checked as a
 /// deck is. ConfigError naming what is wrong.
-Config with_settings(const Config& config, const std::vector<std::string>& settings);
+Config with_settings(const Config& config, const DeckRules& rules, const std::vector<std::string>& settings);
 
 /// Options that differ from a checkpoint's deck (given as text): one line for those that change the order of
 /// the data, one for the learning rate, one for the rest.
@@ -343,13 +347,13 @@ struct OptionName {
     Words choices;  ///< empty: any value
 };
 /// All options.
-std::vector<OptionName> option_names();
+std::vector<OptionName> option_names(const DeckRules& rules);
 
 /// The text of `coeus help options`. With `words`, only the options whose names contain one of them.
 /// ConfigError for a word that no name contains, with the nearest name.
-std::string options_help(const Words& words = {});
+std::string options_help(const DeckRules& rules, const Words& words = {});
 /// The text of doc/decks.md.
-std::string options_markdown();
+std::string options_markdown(const DeckRules& rules);
 
 /// optimizer.param_groups, completed with the values of [optimizer]. ConfigError naming group and key.
 std::vector<ParamGroupOptions> param_groups(const Config& config);

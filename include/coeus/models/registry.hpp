@@ -12,6 +12,9 @@ namespace coeus {
 
 /// Returns all families, also those that the program registered.
 const std::vector<ModelFamily>& model_families();
+/// Their names, and those of torchtitan's families that are known but not implemented yet.
+std::vector<std::string> family_names();
+const std::vector<std::string>& families_not_built();
 /// Adds a family to those that decks may name, before the program looks for one (run_program.hpp). Its
 /// flavours get its name. ConfigError: the name belongs to a family, also to one not implemented yet; or a
 /// flavour is not valid.

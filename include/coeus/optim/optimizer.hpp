@@ -4,7 +4,7 @@
 // there.
 #pragma once
 
-#include "coeus/optim/options.hpp"
+#include "coeus/choices/optimizers.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <memory>
@@ -52,11 +52,5 @@ public:
 /// parameter group whose scalars it reads. ConfigError for an unknown name or an invalid option; the message
 /// begins with the option's name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group);
-/// The names that make_optimizer() knows.
-std::vector<std::string> optimizer_names();
-/// True if an optimizer reads an option ("momentum").
-bool reads_option(const std::string& optimizer, const std::string& option);
-/// The optimizer for the parameters that the given one does not update (is_for); "" if it updates all.
-std::string substitute_of(const std::string& optimizer);
 
 }  // namespace coeus

@@ -3,15 +3,12 @@
 #pragma once
 
 #include "coeus/base/regex.hpp"
+#include "coeus/choices/optimizers.hpp"
 #include "coeus/optim/optimizer.hpp"
-#include "coeus/optim/options.hpp"
 #include "coeus/optim/whole_matrices.hpp"
 #include "coeus/state/offloaded.hpp"
 
 namespace coeus {
-
-/// The names of all roles in order: "matrix", "embedding", ...
-const std::vector<std::string>& role_names();
 
 class ParamGroups {
 public:

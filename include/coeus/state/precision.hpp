@@ -3,16 +3,13 @@
 // recipe (kernels/quantization.hpp). It is a run's choice; models/precision_plan.hpp applies it.
 #pragma once
 
+#include "coeus/choices/layer_filter.hpp"
 #include "coeus/kernels/quantization.hpp"
 
 #include <string>
 #include <vector>
 
 namespace coeus {
-
-/// The filter that leaves out small layers, which would not be faster in 8 bits. It has sizes for the recipes
-/// tensorwise and rowwise only.
-inline constexpr const char* auto_filter = "auto_filter_small_kn";
 
 /// What a run computes in 8 bits. A part of a name counts if it is anywhere in the name of a layer.
 struct Precision {

@@ -2,7 +2,7 @@
 #include "help.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 
 #include <cstdio>
 
@@ -16,7 +16,8 @@ int help_options(const Arguments& arguments) {
                 "coeus help options: {} cannot be used here; give words that the names of options contain, "
                 "or only --markdown",
                 word);
-    std::fputs((markdown ? options_markdown() : options_help(arguments)).c_str(), stdout);
+    std::fputs((markdown ? options_markdown(deck_rules()) : options_help(deck_rules(), arguments)).c_str(),
+               stdout);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 // Completions for bash and zsh, from the tables of commands, flags and options. Both scripts are a function
 // over the same lists; what follows an option that has no list of values is completed as a file.
 #include "coeus/base/text.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "help.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::string choices_of(const Flags::Flag& flag) {
 // --name or --name= of all options of decks; a boolean has two.
 Words deck_options() {
     Words words;
-    for (const OptionName& option : option_names()) {
+    for (const OptionName& option : option_names(deck_rules())) {
         if (!option.is_boolean) {
             words.push_back("--" + option.name + "=");
             continue;
@@ -54,7 +54,8 @@ std::string cases_of_values() {
         for (const Flags::Flag& flag : flags.all())
             add(fmt::format("{}:--{}", command.name, flag.name), choices_of(flag));
     }
-    for (const OptionName& option : option_names()) add("*:--" + option.name, join(option.choices, " "));
+    for (const OptionName& option : option_names(deck_rules()))
+        add("*:--" + option.name, join(option.choices, " "));
     return cases;
 }
 

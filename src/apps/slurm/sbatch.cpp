@@ -10,7 +10,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/config/command_flags.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/train/preflight.hpp"
 #include "jobscripts.hpp"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decks, models and token files that only rank 0 can read.
-#include "coeus/config/config.hpp"
-
 #include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/token_file.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/training_data.hpp"
 #include "program/tiny_run.hpp"

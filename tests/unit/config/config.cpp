@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precedence, types, choices and rules, and the message about each mistake.
-#include "coeus/config/config.hpp"
-
 #include "coeus/base/error.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/support.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decks: stacking, places in messages, round trips, the decks of the repository and those of torchtitan.
 #include "coeus/base/error.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"

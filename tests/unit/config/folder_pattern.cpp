@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options in the name of a run's folder.
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 
 using namespace coeus;

@@ -3,7 +3,7 @@
 // with them.
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/config/listed_options.hpp"
 
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string words_of(const std::string& item) {
 std::vector<std::string> items(const std::string& start, bool of_aliases) {
     std::vector<std::string> all;
     bool is_alias = false;
-    for (const std::string& line : lines_of(options_markdown())) {
+    for (const std::string& line : lines_of(options_markdown(deck_rules()))) {
         is_alias = is_alias || line == aliases_title;
         if (is_alias != of_aliases) continue;
         if (line.starts_with(start))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // optimizer.param_groups: as tables of a deck, on the command line, in the effective deck, and with mistakes.
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

@@ -2,7 +2,7 @@
 // Options of training in 8 bits: names of converters and recipes, refusals, notices, and what a change means
 // for a run that resumes.
 #include "coeus/base/error.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>

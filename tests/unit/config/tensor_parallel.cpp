@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallelism.tensor_parallel_degree: a value that breaks several rules is refused once, with all of them.
-#include "../../../src/config/tensor_parallel.hpp"
+#include "../../../src/deck/tensor_parallel.hpp"
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
@@ -18,7 +18,7 @@ std::string refusal(
     config.parallelism.tensor_parallel_degree = degree;
     change(config);
     try {
-        config::check_tensor_parallel(config, ranks);
+        deck::check_tensor_parallel(config, ranks);
     } catch (const ConfigError& error) {
         return error.what();
     }

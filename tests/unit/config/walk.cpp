@@ -4,7 +4,7 @@
 // explains why it has no effect, or is refused by name. reference.cpp checks that no name of torchtitan is
 // missing.
 #include "coeus/base/error.hpp"
-#include "coeus/config/config.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
 #include "unit/config/listed_options.hpp"

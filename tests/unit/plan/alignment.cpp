@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the operands of products lie on a GPU: cuBLASLt's fastest kernels (TMA) take addresses, and distances
 // between rows, that are multiples of 16 bytes.
+#include "coeus/deck/command_line.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"

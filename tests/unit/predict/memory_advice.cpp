@@ -4,6 +4,7 @@
 #include "coeus/predict/memory_advice.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "support/advice.hpp"

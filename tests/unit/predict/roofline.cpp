@@ -3,6 +3,7 @@
 // of the built-in machine files, and beside what was measured.
 #include "coeus/predict/roofline.hpp"
 
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/session/chunk_choice.hpp"
 #include "coeus/setup/run_options.hpp"

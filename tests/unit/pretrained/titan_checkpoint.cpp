@@ -2,6 +2,7 @@
 // Checkpoints of torchtitan under the names of its three generations.
 #include "coeus/pretrained/titan_checkpoint.hpp"
 
+#include "coeus/deck/command_line.hpp"
 #include "coeus/device/memory.hpp"
 #include "support/catch.hpp"
 #include "support/dcp_writer.hpp"

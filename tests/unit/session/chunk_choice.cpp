@@ -3,6 +3,7 @@
 #include "coeus/session/chunk_choice.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/preflight.hpp"

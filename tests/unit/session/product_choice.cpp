@@ -3,6 +3,7 @@
 #include "coeus/session/product_choice.hpp"
 
 #include "coeus/base/user_cache.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"

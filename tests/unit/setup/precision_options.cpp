@@ -2,6 +2,7 @@
 // Runs in 8 bits before they start: recipes of a deck, rules for model, mesh and GPU, and what a dry run
 // prints.
 #include "coeus/base/error.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/preflight.hpp"

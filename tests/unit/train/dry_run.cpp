@@ -5,6 +5,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/file/host_error.hpp"
 #include "coeus/hdf5/hdf5.hpp"
 #include "coeus/session/plan_findings.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory plan for a rank of a large mesh, made by one process: each degree divides the terms that it
 // should.
+#include "coeus/deck/command_line.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "support/catch.hpp"

@@ -3,7 +3,7 @@
 
 #include "coeus/config/config.hpp"
 
-namespace coeus::config {
+namespace coeus::deck {
 
 /// ConfigError if parallelism.tensor_parallel_degree breaks several of its rules: it divides the ranks, the
 /// sequences and the heads of the model. The message names all of them, and the degrees for this number of
@@ -11,4 +11,4 @@ namespace coeus::config {
 /// folder (model.flavor = "hf") are not looked at.
 void check_tensor_parallel(const Config& config, int ranks);
 
-}  // namespace coeus::config
+}  // namespace coeus::deck

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace coeus::config {
+namespace coeus::deck {
 
 namespace {
 
@@ -90,4 +90,4 @@ void check_tensor_parallel(const Config& config, int ranks) {
                                         valid.size() == 1 ? "satisfies all rules" : "satisfy all rules"));
 }
 
-}  // namespace coeus::config
+}  // namespace coeus::deck

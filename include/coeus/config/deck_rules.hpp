@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reading a deck needs of models and optimizers. config uses neither: who reads a deck hands it down
+// (deck/command_line.hpp).
+#pragma once
+
+#include "coeus/config/config.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// Without any, a deck is checked by the rules of config alone.
+struct DeckRules {
+    /// The values of an option that config does not know.
+    struct Choices {
+        std::string option;  ///< "model.name"
+        Words all, built;    ///< as in Option: those that are known, those of them that work
+    };
+    std::vector<Choices> choices;
+
+    /// The model.name for the config.json in a folder; "" if no family reads it.
+    std::function<std::string(const std::string& folder)> family_of_folder;
+    /// ConfigError if the degrees do not fit the model on so many ranks. Checked before the mesh.
+    std::function<void(const Config& config, int ranks)> check_degrees;
+    /// ConfigError if [optimizer] or one of its groups is not valid.
+    std::function<void(const OptimizerOptions& options, const std::vector<ParamGroupOptions>& groups)>
+        check_optimizer;
+};
+
+}  // namespace coeus

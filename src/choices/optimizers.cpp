@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/choices/optimizers.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+bool lists(const OptimizerKind& kind, const std::string& option) {
+    return std::ranges::find(kind.options, option) != kind.options.end();
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+    std::vector<std::string> names;
+    for (const OptimizerKind& kind : optimizer_kinds) names.emplace_back(kind.name);
+    return names;
+}
+
+bool reads_option(const std::string& optimizer, const std::string& option) {
+    bool is_of_some = false;
+    for (const OptimizerKind& kind : optimizer_kinds) {
+        if (kind.name == optimizer && lists(kind, option)) return true;
+        is_of_some = is_of_some || lists(kind, option);
+    }
+    return !is_of_some;
+}
+
+std::string substitute_of(const std::string& optimizer) {
+    for (const OptimizerKind& kind : optimizer_kinds)
+        if (optimizer == kind.name) return std::string(kind.substitute);
+    return "";
+}
+
+const std::vector<std::string>& role_names() {
+    static const std::vector<std::string> names = {"matrix", "embedding", "output", "norm", "bias"};
+    return names;
+}
+
+}  // namespace coeus
