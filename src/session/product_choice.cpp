@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/user_cache.hpp"
+#include "coeus/setup/precision_checks.hpp"
 
 namespace coeus {
 
@@ -46,6 +47,22 @@ std::string recheck_notice(const Config& config, const EngineOptions& options) {
                : "Notice: kernels.autotune_recheck has no effect with kernels.autotune = false";
 }
 
+std::string experts_notice(const ModelConfig& model, const EngineOptions& options) {
+    if (options.backend == Backend::cpu) return only_on_gpus("experts", "products of experts");
+    return has_experts(model)
+               ? ""
+               : fmt::format("Notice: kernels.experts has no effect: {} has no experts", model->name());
+}
+
+std::string experts_in_8_bits_notice(const ModelConfig& model, const EngineOptions& options) {
+    if (options.backend == Backend::cpu) return only_on_gpus("experts_in_8_bits", "products of experts");
+    const std::string idle = "Notice: kernels.experts_in_8_bits has no effect: ";
+    if (!has_experts(model)) return idle + model->name() + " has no experts";
+    return forms_of(options.types.precision.experts).x == rows_form
+               ? ""
+               : idle + "it is for the converter quantize.grouped_mm.float8";
+}
+
 std::optional<ExpertsKernel> experts_kernel(const std::string& name) {
     for (const ExpertsKernel kernel : experts_kernels)
         if (name == name_of(kernel)) return kernel;
@@ -79,7 +96,7 @@ bool multiplies_in_tf32(const Config& config, const EngineOptions& options) {
 }
 
 std::vector<std::string> product_notices(const Config& config, const MeshShape& mesh,
-                                         const EngineOptions& options) {
+                                         const ModelConfig& model, const EngineOptions& options) {
     std::vector<std::string> lines;
     const auto add = [&](const std::string& line) {
         if (!line.empty()) lines.push_back(line);
@@ -87,11 +104,10 @@ std::vector<std::string> product_notices(const Config& config, const MeshShape& 
     if (config.kernels.sm_margin > 0) add(margin_notice(mesh, options));
     if (config.kernels.allow_tf32) add(tf32_notice(config, options));
     if (config.kernels.autotune_recheck) add(recheck_notice(config, options));
-    if (options.backend == Backend::cpu) {
-        if (config.kernels.experts != "auto") add(only_on_gpus("experts", "products of experts"));
-        if (config.kernels.experts_in_8_bits) add(only_on_gpus("experts_in_8_bits", "products of experts"));
-        if (!config.kernels.stream_priorities) add(only_on_gpus("stream_priorities", "communication"));
-    }
+    if (config.kernels.experts != "auto") add(experts_notice(model, options));
+    if (config.kernels.experts_in_8_bits) add(experts_in_8_bits_notice(model, options));
+    if (!config.kernels.stream_priorities && options.backend == Backend::cpu)
+        add(only_on_gpus("stream_priorities", "communication"));
     if (options.backend == Backend::cuda && options.types.compute == Dtype::f32)
         add("Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
             "\"bfloat16\" would use them");

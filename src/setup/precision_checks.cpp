@@ -11,7 +11,7 @@ namespace coeus {
 namespace {
 
 void require_experts(const Config& config, const ModelConfig& model) {
-    if (model->decoder() && model->decoder()->moe.experts > 0) return;
+    if (has_experts(model)) return;
     for (const std::string& converter : config.model.converters) {
         if (!converter.starts_with("quantize.grouped_mm.")) continue;
         const std::string kind = converter.substr(converter.rfind('.') + 1);
@@ -92,6 +92,10 @@ void require_tokens_fit(const EngineOptions& options) {
 }
 
 }  // namespace
+
+bool has_experts(const ModelConfig& model) {
+    return model->decoder() && model->decoder()->moe.experts > 0;
+}
 
 bool multiplies_in_8_bits(const EngineOptions& options) {
     return options.backend == Backend::cuda && !options.types.precision.emulate;

@@ -11,26 +11,28 @@ const Storage::OneScale& one_scale_of(const Storage& storage, const Param& param
 
 OneScaleWeights::OneScaleWeights(Parameters& parameters) : parameters_(parameters) {
     for (const Storage* storage : parameters.model())
-        if (storage->has_one_scales()) count_ += int64_t(storage->params().size());
+        if (storage->has_one_scales())
+            (storage->trainable() ? trained_ : untrained_) += int64_t(storage->params().size());
 }
 
 int64_t OneScaleWeights::bytes() const {
-    const int64_t n = count_ * apart;
+    const int64_t n = (trained_ + untrained_) * apart;
     return padded_bytes(4 * n) + padded_bytes(2 * n) + padded_bytes(4 * n);
 }
 
 // Every rank has places for the parameters of the whole model, in the same order.
 void OneScaleWeights::allocate() {
     if (!any()) return;
-    const int64_t n = count_ * apart;
+    const int64_t n = (trained_ + untrained_) * apart;
     buffer_ = Buffer(bytes(), "scales of weights", parameters_.device().memory());
     largest_ = Tensor(buffer_.data(), Dtype::i32, {n});
     rounded_ = Tensor(buffer_.data() + padded_bytes(4 * n), Dtype::bf16, {n});
     scales_ = Tensor(buffer_.data() + padded_bytes(4 * n) + padded_bytes(2 * n), Dtype::f32, {n});
-    int64_t number = 0;
+    int64_t trained = 0, untrained = trained_;
     for (const Storage* one : parameters_.model()) {
         if (!one->has_one_scales()) continue;
         const auto count = int64_t(one->params().size());
+        int64_t& number = one->trainable() ? trained : untrained;
         for (Storage& storage : parameters_.storages()) {
             if (&storage != one) continue;
             for (int64_t i = 0; i < count; ++i)
@@ -42,19 +44,22 @@ void OneScaleWeights::allocate() {
 }
 
 void OneScaleWeights::renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
-    begin_update(exec, kernels);
+    if (!any()) return;
+    kernels.zero(exec, largest_);
     for (const Storage& storage : parameters_.storages()) find_largest(exec, kernels, storage);
-    agree(exec, kernels, owners);
+    agree(exec, kernels, owners, trained_ + untrained_);
+    for (const Storage& storage : parameters_.storages()) make_in_8_bits(exec, kernels, storage);
 }
 
 void OneScaleWeights::begin_update(Exec& exec, const Kernels& kernels) const {
-    if (any()) kernels.zero(exec, largest_);
+    if (trained_ > 0) kernels.zero(exec, largest_.slice_rows(0, trained_ * apart));
 }
 
 void OneScaleWeights::finish_update(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
+    if (trained_ == 0) return;
+    agree(exec, kernels, owners, trained_);
     for (const Storage& storage : parameters_.storages())
-        if (!storage.trainable()) find_largest(exec, kernels, storage);
-    agree(exec, kernels, owners);
+        if (storage.trainable()) make_in_8_bits(exec, kernels, storage);
 }
 
 void OneScaleWeights::find_largest(Exec& exec, const Kernels& kernels, const Storage& storage) {
@@ -66,32 +71,36 @@ void OneScaleWeights::find_largest(Exec& exec, const Kernels& kernels, const Sto
                                    ScaleGroups::one, {});
 }
 
-void OneScaleWeights::agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const {
-    if (!any()) return;
+// On the largest magnitudes of the first `count` parameters.
+void OneScaleWeights::agree(Exec& exec, const Kernels& kernels, const Communicator& owners,
+                            int64_t count) const {
+    const Tensor largest = largest_.slice_rows(0, count * apart);
     {
-        const ObservedExchange noted(exec, Exchange::agree_on_weight_scales, largest_);
-        owners.all_reduce(exec, largest_, Reduce::max);
+        const ObservedExchange noted(exec, Exchange::agree_on_weight_scales, largest);
+        owners.all_reduce(exec, largest, Reduce::max);
     }
     // a rounded weight's magnitude is the rounded magnitude
     const bool is_rounded = std::ranges::any_of(parameters_.storages(), [](const Storage& storage) {
         return storage.has_one_scales() && storage.w.dtype == Dtype::bf16;
     });
-    if (is_rounded) {
-        const Tensor magnitudes(largest_.data, Dtype::f32, largest_.shape);
-        kernels.cast(exec, rounded_, magnitudes);
-        kernels.cast(exec, magnitudes, rounded_);
+    if (!is_rounded) return;
+    const Tensor magnitudes(largest.data, Dtype::f32, largest.shape),
+        rounded = rounded_.slice_rows(0, count * apart);
+    kernels.cast(exec, rounded, magnitudes);
+    kernels.cast(exec, magnitudes, rounded);
+}
+
+// The scales, and the weights if this rank has them whole.
+void OneScaleWeights::make_in_8_bits(Exec& exec, const Kernels& kernels, const Storage& storage) {
+    if (!storage.is_8_bit()) return;
+    for (const Storage::OneScale& one : storage.one_scales) {
+        Tensor scale_only(nullptr, storage.w.dtype, {0, storage.w.cols()});
+        scale_only.groups = ScaleGroups::one;
+        scale_only.scale = one.scale.data;
+        kernels.quantize(exec, scale_only, Tensor(nullptr, Dtype::f32, {0, storage.w.cols()}), one.largest,
+                         ScaleRule::exact, {});
     }
-    for (const Storage& storage : parameters_.storages()) {
-        if (!storage.is_8_bit()) continue;
-        for (const Storage::OneScale& one : storage.one_scales) {
-            Tensor scale_only(nullptr, storage.w.dtype, {0, storage.w.cols()});
-            scale_only.groups = ScaleGroups::one;
-            scale_only.scale = one.scale.data;
-            kernels.quantize(exec, scale_only, Tensor(nullptr, Dtype::f32, {0, storage.w.cols()}),
-                             one.largest, ScaleRule::exact, {});
-        }
-        if (storage.compute) quantize_owned(exec, kernels, storage, storage.compute);
-    }
+    if (storage.compute) quantize_owned(exec, kernels, storage, storage.compute);
 }
 
 void quantize_owned(Exec& exec, const Kernels& kernels, const Storage& storage, Tensor to) {

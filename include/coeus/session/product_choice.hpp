@@ -22,6 +22,6 @@ bool multiplies_in_tf32(const Config& config, const EngineOptions& options);
 
 /// Lines on options of products without effect, and on products and attention in float32 on GPUs.
 std::vector<std::string> product_notices(const Config& config, const MeshShape& mesh,
-                                         const EngineOptions& options);
+                                         const ModelConfig& model, const EngineOptions& options);
 
 }  // namespace coeus

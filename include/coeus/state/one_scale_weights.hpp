@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // OneScaleWeights: the largest magnitudes of parameters that have one scale (Storage::one_scales), and
 // weights that are kept in 8 bits. Both follow from the masters, so nothing of it is saved. All ranks agree
-// on the largest magnitudes of all parameters in one exchange after each update.
+// on the largest magnitudes of all trained parameters in one exchange after each update; those of the others
+// stay as they are.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -15,12 +16,12 @@ public:
     explicit OneScaleWeights(Parameters& parameters);
 
     /// True if some parameter of the model has one scale.
-    bool any() const { return count_ > 0; }
+    bool any() const { return trained_ + untrained_ > 0; }
     int64_t bytes() const;
     /// Allocates the memory on the device of the parameters and points the storages at it.
     void allocate();
-    /// Called after the masters changed. `owners` are all ranks that have parts of the parameters. Weights in
-    /// 8 bits that this rank has whole are made here, others when they are gathered.
+    /// Called after masters of any parameters changed. `owners` are all ranks that have parts of the
+    /// parameters. Weights in 8 bits that this rank has whole are made here, others when they are gathered.
     void renew(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
     /// The same around an update, in which the optimizer finds the largest magnitudes of what it updates
     /// (Parameters::rows_of), also if it refuses the update: begin_update() before it, finish_update() after
@@ -30,10 +31,12 @@ public:
 
 private:
     static void find_largest(Exec& exec, const Kernels& kernels, const Storage& storage);
-    void agree(Exec& exec, const Kernels& kernels, const Communicator& owners) const;
+    void agree(Exec& exec, const Kernels& kernels, const Communicator& owners, int64_t count) const;
+    static void make_in_8_bits(Exec& exec, const Kernels& kernels, const Storage& storage);
     static constexpr int64_t apart = 4;  // elements between those of two parameters: 16 bytes
     Parameters& parameters_;
-    int64_t count_ = 0;  // of the model's parameters that have one scale
+    // of the model's parameters that have one scale; the places of the trained ones come first
+    int64_t trained_ = 0, untrained_ = 0;
     Buffer buffer_;
     Tensor largest_, rounded_, scales_;
 };

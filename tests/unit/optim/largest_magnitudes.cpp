@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <bit>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -23,13 +24,14 @@ Param matrix(const std::string& name, int64_t rows, bool trainable = true) {
     return param;
 }
 
-/// Counts how often weights are read for their largest magnitude.
+/// Counts how often weights are read for their largest magnitude, and quantized.
 struct Passes : KernelObserver {
     void begin(const char* kernel, double, double) override {
-        if (std::strcmp(kernel, "largest_magnitudes") == 0) ++number;
+        if (std::strcmp(kernel, "largest_magnitudes") == 0) ++maxima;
+        if (std::strcmp(kernel, "quantize") == 0) ++quantizations;
     }
     void end() override {}
-    int number = 0;
+    int maxima = 0, quantizations = 0;
 };
 
 /// A stack of two weights, and one that stays.
@@ -54,14 +56,21 @@ struct Weights {
         parameters.add({matrix("wq", 32), matrix("wk", 16)});
         parameters.add({matrix("frozen", 16, false)});
     }
+    /// All elements of the weight that stays get this value.
+    void load_frozen(double value) {
+        Storage& frozen = parameters.storages().back();
+        for (int64_t i = 0; i < frozen.master.count(); ++i) set_element(frozen.master, i, value);
+        parameters.refresh_compute(exec, cpu_kernels());
+        one_scale_weights.renew(exec, cpu_kernels(), alone());
+    }
     std::vector<double> largest() const {
         std::vector<double> all;
         for (const Storage& storage : parameters.storages())
             for (const Storage::OneScale& one : storage.one_scales) all.push_back(element(one.largest, 0));
         return all;
     }
-    /// The passes in an update.
-    int update(const ParamGroups& groups, bool refused) {
+    /// The passes in an update that are not the optimizer's.
+    Passes update(const ParamGroups& groups, bool refused) {
         for (const Storage& storage : parameters.storages()) {
             const RandomStream random(3, storage.params().front().name);
             for (int64_t i = 0; storage.trainable() && i < storage.gradient.count(); ++i)
@@ -74,7 +83,7 @@ struct Weights {
         one_scale_weights.begin_update(exec, cpu_kernels());
         groups.update(exec, cpu_kernels(), parameters, scalars, &matrices);
         one_scale_weights.finish_update(exec, cpu_kernels(), alone());
-        return passes.number;
+        return passes;
     }
 };
 
@@ -92,12 +101,21 @@ TEST_CASE("optimizers find the largest magnitudes of weights with one scale") {
                 const ParamGroups groups({.name = name});
                 Weights weights(groups, types);
                 const std::vector<double> before = weights.largest();
-                CHECK(weights.update(groups, refused) == 1);  // only for the weight that stays
+                // nothing is made again for the weight that stays; a scale and the codes for the others
+                const Passes passes = weights.update(groups, refused);
+                CHECK(passes.maxima == 0);
+                CHECK(passes.quantizations == (types.precision.gather_in_8_bits ? 4 : 0));
                 const std::vector<double> after = weights.largest();
                 REQUIRE(after.size() == 3);
                 CHECK((before == after) == refused);
                 CHECK(before[2] == after[2]);
+                CHECK(after[2] > 0);
                 weights.one_scale_weights.renew(weights.exec, cpu_kernels(), alone());
                 CHECK(after == weights.largest());
+                weights.load_frozen(2);
+                const auto bits_of_2 = double(std::bit_cast<int32_t>(2.0F));
+                CHECK(weights.largest()[2] == bits_of_2);
+                weights.update(groups, refused);
+                CHECK(weights.largest()[2] == bits_of_2);
             }
 }

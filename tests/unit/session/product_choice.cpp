@@ -18,21 +18,28 @@ namespace {
 struct PlannedRun {
     Config config;
     MeshShape shape;
+    ModelConfig model;
     EngineOptions engine;
 
-    std::vector<std::string> notices() const { return product_notices(config, shape, engine); }
+    std::vector<std::string> notices() const { return product_notices(config, shape, model, engine); }
     ProductOptions options(int rank = 0) const {
         return product_options(config, Mesh::planned(shape, rank), engine, 132);
     }
 };
 
+Words with(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
 /// A run on so many ranks; on GPUs unless the arguments say something else.
 PlannedRun run_with(int ranks, const Words& arguments) {
-    Words all = {"--dry_run", "--device=cuda", "--model.vocab_size=64", "--training.seq_len=32"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Words all =
+        with({"--dry_run", "--device=cuda", "--model.vocab_size=64", "--training.seq_len=32"}, arguments);
     Config config = parse_command_line(all).config;
     const MeshShape shape = mesh_shape(config, ranks);
-    return {config, shape, planned_options(config, model_from_deck(config), shape, 0)};
+    const ModelConfig model = model_from_deck(config);
+    return {config, shape, model, planned_options(config, model, shape, 0)};
 }
 
 std::string only_notice_of(int ranks, const Words& arguments) {
@@ -41,6 +48,8 @@ std::string only_notice_of(int ranks, const Words& arguments) {
     REQUIRE(notices.size() == 1);
     return notices.front();
 }
+
+const Words of_experts = {"--model.name=qwen3", "--model.flavor=debugmodel_moe"};
 
 const std::string compute_in_float32 = "--training.mixed_precision_param=float32";
 
@@ -105,7 +114,6 @@ TEST_CASE(
     for (const ExpertsKernel kernel : experts_kernels) {
         const Words asked = {fmt::format("--kernels.experts={}", name_of(kernel))};
         CHECK(run_with(1, asked).options().experts == kernel);
-        CHECK(run_with(1, asked).notices().empty());
     }
     CHECK_FALSE(run_with(1, {}).engine.experts_in_8_bits.has_value());
     CHECK(run_with(1, {"--kernels.experts_in_8_bits"}).engine.experts_in_8_bits == true);
@@ -116,6 +124,27 @@ TEST_CASE(
         const std::string name = std::string(option).substr(0, std::string(option).find('='));
         CHECK(only_notice_of(1, {"--device=cpu", std::string("--kernels.") + option}) ==
               "Notice: kernels." + name + " has no effect on CPUs: it is for " + purpose + " on GPUs");
+    }
+}
+
+TEST_CASE("products: options of experts are for models that have some, and those of 8 bits for Float8") {
+    const std::string kernel = "--kernels.experts=mma";
+    CHECK(only_notice_of(1, {kernel}) ==
+          "Notice: kernels.experts has no effect: llama3 debugmodel has no experts");
+    CHECK(run_with(1, with(of_experts, {kernel})).notices().empty());
+    for (const char* value : {"true", "false"}) {
+        const Words asked = {std::string("--kernels.experts_in_8_bits=") + value};
+        CHECK(only_notice_of(1, asked) ==
+              "Notice: kernels.experts_in_8_bits has no effect: llama3 debugmodel has no experts");
+        const auto converted = [&](const std::string& kind) {
+            return with(with(of_experts, asked), {"--model.converters=quantize.grouped_mm." + kind,
+                                                  "--quantize.grouped_mm." + kind + ".fqns=experts"});
+        };
+        for (const Words& other : {with(of_experts, asked), converted("mx")})
+            CHECK(only_notice_of(1, other) ==
+                  "Notice: kernels.experts_in_8_bits has no effect: it is for the converter "
+                  "quantize.grouped_mm.float8");
+        CHECK(run_with(1, converted("float8")).notices().empty());
     }
 }
 
