@@ -10,8 +10,6 @@
 #include "support/support.hpp"
 #include "support/two_flow_model.hpp"
 
-#include <algorithm>
-
 using namespace coeus;
 using namespace coeus::test;
 
@@ -20,22 +18,14 @@ namespace {
 constexpr int64_t words = 11, width = 6, length = 5;
 constexpr size_t blocks = 6;
 
-// Tokens and labels of each sequence, the last one first.
-class MirroredPart : public BatchPart {
+// The tokens are their own labels.
+class EchoPart : public BatchPart {
 public:
-    explicit MirroredPart(std::unique_ptr<BatchPart> tokens) : tokens_(std::move(tokens)) {}
+    explicit EchoPart(std::unique_ptr<BatchPart> tokens) : tokens_(std::move(tokens)) {}
 
     void stage(int64_t place, const LocalBatch& local_batch) override {
         SampleRows rows = local_batch.text;
-        const auto mirrored = [&](std::span<const int32_t> ids) {
-            std::vector<int32_t> all(ids.begin(), ids.end());
-            for (auto first = all.begin(); first != all.end(); first += rows.seq_len)
-                std::reverse(first, first + rows.seq_len);
-            return all;
-        };
-        const std::vector<int32_t> tokens = mirrored(rows.tokens), labels = mirrored(rows.labels);
-        rows.tokens = tokens;
-        rows.labels = labels;
+        rows.labels = rows.tokens;
         tokens_->stage(place, rows);
     }
     Batch bring(Exec& exec, int64_t place) const override { return tokens_->bring(exec, place); }
@@ -44,16 +34,16 @@ private:
     std::unique_ptr<BatchPart> tokens_;
 };
 
-class MirroredBatches : public BatchKind {
+class EchoBatches : public BatchKind {
 public:
-    const char* name() const override { return "mirrored tokens"; }
+    const char* name() const override { return "echoed tokens"; }
     BatchBytes bytes(const LocalBatches& training, const BatchShape& validation, int ranks,
                      Backend backend) const override {
         return tokens_.bytes(training, validation, ranks, backend);
     }
     std::unique_ptr<BatchPart> part(const LocalBatches& batches, const SequencePart& part,
                                     const Device& device) const override {
-        return std::make_unique<MirroredPart>(tokens_.part(batches, part, device));
+        return std::make_unique<EchoPart>(tokens_.part(batches, part, device));
     }
     Batch planned(const BatchShape& shape, int ranks) const override { return tokens_.planned(shape, ranks); }
     std::shared_ptr<const LocalBatch> zeros(const BatchShape& shape) const override {
@@ -64,28 +54,27 @@ private:
     TokenBatches tokens_;
 };
 
-class MirroredModel : public TwoFlowModel {
+class EchoModel : public TwoFlowModel {
 public:
     using TwoFlowModel::TwoFlowModel;
     const BatchKind& batches() const override { return batches_; }
 
 private:
-    MirroredBatches batches_;
+    EchoBatches batches_;
 };
 
-class MirroredDescription : public TwoFlowDescription {
+class EchoDescription : public TwoFlowDescription {
 public:
-    MirroredDescription() : TwoFlowDescription(blocks, width, words) {}
+    EchoDescription() : TwoFlowDescription(blocks, width, words) {}
     std::unique_ptr<Model> build(const StateTypes& types, int64_t /*positions*/, const ModelPlace& /*place*/,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
-        return std::make_unique<MirroredModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute),
-                                               parts);
+        return std::make_unique<EchoModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts);
     }
 };
 
-const ModelConfig mirrored(std::make_shared<MirroredDescription>()),
-    not_mirrored(std::make_shared<TwoFlowDescription>(blocks, width, words));
+const ModelConfig echoing(std::make_shared<EchoDescription>()),
+    with_labels(std::make_shared<TwoFlowDescription>(blocks, width, words));
 
 // An engine on a mesh of stages, and its steps.
 class Run {
@@ -145,16 +134,18 @@ TEST_CASE("other models: a pipeline takes the steps of one rank, and resumes wit
     const TemporaryFolder own;
     const CheckpointStore store(broadcast_text(world, own.path().string()), 0, world);
 
-    Run run(mirrored, mesh, sequences);
-    CHECK(run.engine().plan().bytes("mirrored tokens") > 0);
+    Run run(echoing, mesh, sequences);
+    CHECK(run.engine().plan().bytes("echoed tokens") > 0);
     CHECK(run.engine().layer_memory().executor.flow_tensors == 2);
     const std::vector<double> before = run.take_steps(1, 2);
     store.save(record_of(2), run.state());
     const std::vector<double> after = run.take_steps(3, 4);
+    TestBatch validated(2, length, words);
+    const double loss = run.engine().evaluate(validated.local_batch(0, 2));
     CHECK(run.engine().used().activations == run.engine().layer_memory().activations);
     CHECK(run.engine().used().temporaries == run.engine().layer_memory().temporaries);
 
-    Run resumed(mirrored, mesh, sequences);
+    Run resumed(echoing, mesh, sequences);
     resumed.engine().model().parameters().initialise(99, 1);  // nothing of the saved state is there already
     const auto loaded = store.load_newest(resumed.state());
     REQUIRE(loaded.has_value());
@@ -162,12 +153,14 @@ TEST_CASE("other models: a pipeline takes the steps of one rank, and resumes wit
     resumed.engine().renew_weights();
     CHECK(resumed.take_steps(3, 4) == after);
 
-    Run one(mirrored, mesh_of_one(), sequences), other(not_mirrored, mesh_of_one(), sequences);
+    Run one(echoing, mesh_of_one(), sequences), other(with_labels, mesh_of_one(), sequences);
     const std::vector<double> of_one = one.take_steps(1, 4), of_other = other.take_steps(1, 4);
     for (size_t i = 0; i < 2; ++i) {
         CHECK(relatively_close(before[i], of_one[i], 1e-11));
         CHECK(relatively_close(after[i], of_one[2 + i], 1e-11));
     }
+    CHECK(relatively_close(mesh[axis::pp].all_reduce(loss),
+                           one.engine().evaluate(validated.local_batch(0, 2)), 1e-11));
     CHECK_FALSE(relatively_close(of_one[0], of_other[0], 1e-6));
     world.barrier();  // the folder is removed
 }
