@@ -15,7 +15,7 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr int64_t words = 11, width = 6, length = 5;
+constexpr int64_t echo_words = 11, echo_width = 6, length = 5;
 constexpr size_t blocks = 6;
 
 // The tokens are their own labels.
@@ -65,7 +65,7 @@ private:
 
 class EchoDescription : public TwoFlowDescription {
 public:
-    EchoDescription() : TwoFlowDescription(blocks, width, words) {}
+    EchoDescription() : TwoFlowDescription(blocks, echo_width, echo_words) {}
     std::unique_ptr<Model> build(const StateTypes& types, int64_t /*positions*/, const ModelPlace& /*place*/,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
@@ -74,12 +74,12 @@ public:
 };
 
 const ModelConfig echoing(std::make_shared<EchoDescription>()),
-    with_labels(std::make_shared<TwoFlowDescription>(blocks, width, words));
+    with_labels(std::make_shared<TwoFlowDescription>(blocks, echo_width, echo_words));
 
 // An engine on a mesh of stages, and its steps.
-class Run {
+class EchoRun {
 public:
-    Run(const ModelConfig& model, const Mesh& mesh, int64_t sequences)
+    EchoRun(const ModelConfig& model, const Mesh& mesh, int64_t sequences)
         : engine_(model, options(model, mesh, sequences)), sequences_(sequences) {
         engine_.allocate(mesh);
         engine_.model().parameters().initialise(5, 1);
@@ -94,7 +94,7 @@ public:
     std::vector<double> take_steps(int64_t first, int64_t last) {
         std::vector<double> losses;
         for (int64_t step = first; step <= last; ++step) {
-            TestBatch batch(2 * sequences_, length, words, uint64_t(step));
+            TestBatch batch(2 * sequences_, length, echo_words, uint64_t(step));
             engine_.compute_gradients(step, 1e-2, batch.valid_labels(), [&](int64_t i) {
                 return batch.local_batch(i * sequences_, sequences_);
             });
@@ -134,18 +134,18 @@ TEST_CASE("other models: a pipeline takes the steps of one rank, and resumes wit
     const TemporaryFolder own;
     const CheckpointStore store(broadcast_text(world, own.path().string()), 0, world);
 
-    Run run(echoing, mesh, sequences);
+    EchoRun run(echoing, mesh, sequences);
     CHECK(run.engine().plan().bytes("echoed tokens") > 0);
     CHECK(run.engine().layer_memory().executor.flow_tensors == 2);
     const std::vector<double> before = run.take_steps(1, 2);
     store.save(record_of(2), run.state());
     const std::vector<double> after = run.take_steps(3, 4);
-    TestBatch validated(2, length, words);
+    TestBatch validated(2, length, echo_words);
     const double loss = run.engine().evaluate(validated.local_batch(0, 2));
     CHECK(run.engine().used().activations == run.engine().layer_memory().activations);
     CHECK(run.engine().used().temporaries == run.engine().layer_memory().temporaries);
 
-    Run resumed(echoing, mesh, sequences);
+    EchoRun resumed(echoing, mesh, sequences);
     resumed.engine().model().parameters().initialise(99, 1);  // nothing of the saved state is there already
     const auto loaded = store.load_newest(resumed.state());
     REQUIRE(loaded.has_value());
@@ -153,7 +153,7 @@ TEST_CASE("other models: a pipeline takes the steps of one rank, and resumes wit
     resumed.engine().renew_weights();
     CHECK(resumed.take_steps(3, 4) == after);
 
-    Run one(echoing, mesh_of_one(), sequences), other(with_labels, mesh_of_one(), sequences);
+    EchoRun one(echoing, mesh_of_one(), sequences), other(with_labels, mesh_of_one(), sequences);
     const std::vector<double> of_one = one.take_steps(1, 4), of_other = other.take_steps(1, 4);
     for (size_t i = 0; i < 2; ++i) {
         CHECK(relatively_close(before[i], of_one[i], 1e-11));
