@@ -19,9 +19,13 @@ std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
                           .topic = "moe",
                           .name = "sequence_balance_loss",
                           .terms = PartOfLoss::Terms::of_own_tokens});
-    if (config.mtp_layers > 0)
+    if (config.mtp.layers > 0)
         losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
     return losses;
+}
+
+Temperature temperature_of(const DecoderConfig& config) {
+    return config.is_latent() ? Temperature{} : config.grouped().temperature;
 }
 
 }  // namespace
@@ -31,10 +35,10 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
-      batches_(config.mtp_layers),
-      tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
+      batches_(config.mtp.layers),
+      tables_{{positions, config.head_sizes().rotated_dim, config.rope.theta, config.rope.scaling,
                types.accumulate()},
-              {positions, config.attention.temperature, types.accumulate()}} {
+              {positions, temperature_of(config), types.accumulate()}} {
     set_losses(losses_of(config));
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
@@ -45,7 +49,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
         return here ? parameters_.begin_unit(uses) : 0;
     };
 
-    const int depths = int(config.mtp_layers);
+    const int depths = int(config.mtp.layers);
     const bool embeds_at_end = config.embeds_at_end() && heads,
                shared = config.embeds_at_end() && embeds != heads;
     const int uses_as_head = 1 + depths,
@@ -103,7 +107,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                              .unit = head_unit});
         if (heads)
             segments_.back().objective =
-                std::make_unique<MtpHead>(*output, depth + 1, config.mtp_scale / depths);
+                std::make_unique<MtpHead>(*output, depth + 1, config.mtp.scale / depths);
     }
     for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();

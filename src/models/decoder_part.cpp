@@ -13,7 +13,7 @@ namespace {
 // tok_embeddings, the layers, output; and for each depth of multi-token prediction an embedding, a layer and
 // an output.
 size_t all_segments(const DecoderConfig& config) {
-    return size_t(2 + config.layers + 3 * config.mtp_layers);
+    return size_t(2 + config.layers + 3 * config.mtp.layers);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ std::vector<std::string> module_names(const DecoderConfig& config) {
     std::vector<std::string> names = {"tok_embeddings"};
     for (int64_t layer = 0; layer < config.layers; ++layer) names.push_back(fmt::format("layers.{}", layer));
     names.insert(names.end(), {"norm", "output"});
-    for (int64_t depth = 0; depth < config.mtp_layers; ++depth)
+    for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
         names.push_back(fmt::format("mtp_layers.{}", depth));
     return names;
 }
@@ -105,9 +105,9 @@ std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                     "layers.{}, norm, output{}",
                     option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?",
                     config.layers - 1,
-                    config.mtp_layers == 0
+                    config.mtp.layers == 0
                         ? ""
-                        : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp_layers - 1));
+                        : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
             }
             if (next == names.size() || name != names[next])
                 throw ConfigError(

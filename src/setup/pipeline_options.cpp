@@ -129,7 +129,7 @@ namespace {
 
 // Depths of multi-token prediction.
 int64_t depths_of(const ModelConfig& model) {
-    return model->decoder() ? model->decoder()->mtp_layers : 0;
+    return model->decoder() ? model->decoder()->mtp.layers : 0;
 }
 
 // True if layers of multi-token prediction make the last stage longer than all others.

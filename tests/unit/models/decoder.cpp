@@ -39,7 +39,7 @@ bool has_deviation(const Tensor& t, double expected) {
 DecoderConfig small_config() {
     DecoderConfig config = tiny_config();
     config.dim = 96;
-    config.attention.head_dim = 24;
+    config.grouped().head_dim = 24;
     config.feed_forward.hidden = 128;
     config.layers = 3;
     config.vocab = 500;
