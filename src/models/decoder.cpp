@@ -28,7 +28,41 @@ Temperature temperature_of(const DecoderConfig& config) {
     return config.is_latent() ? Temperature{} : config.grouped().temperature;
 }
 
+// The table of the embedding, and the matrix that makes logits.
+Shape table_shape(const DecoderConfig& config) {
+    return {config.vocab, config.dim};
+}
+
+// How often a micro-batch's backward uses the matrix that makes logits: for the next token, and for each
+// token further ahead.
+int uses_of_output(const DecoderConfig& config) {
+    return 1 + int(config.mtp.layers);
+}
+
+// How this rank uses the embedding's table: at the start of the model, and at its end in a tied head and in
+// the embeddings of multi-token prediction.
+struct TableUse {
+    TableUse(const DecoderConfig& config, bool embeds, bool heads)
+        : at_start(embeds),
+          at_end(heads && config.embeds_at_end()),
+          is_shared(config.embeds_at_end() && embeds != heads),
+          times((at_start ? 1 : 0) +
+                (at_end ? int(config.mtp.layers) + (config.tied ? uses_of_output(config) : 0) : 0)) {}
+    bool is_here() const { return at_start || at_end; }
+
+    bool at_start, at_end;
+    bool is_shared;  // the first and the last stage are on two ranks, and each has a copy
+    int times;       // in a micro-batch's backward
+};
+
 }  // namespace
+
+// The last norm and the matrix that makes logits, which is the table in a tied head.
+struct Decoder::HeadParts {
+    std::unique_ptr<Norm> norm;
+    const Storage* output = nullptr;
+    std::vector<const Storage*> declared;  // of both, without the table
+};
 
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
                  const ModelPlace& place, const std::vector<DecoderPart>& parts,
@@ -41,77 +75,107 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
               {positions, temperature_of(config), types.accumulate()}} {
     set_losses(losses_of(config));
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
-    const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
-    const Declare declare(parameters_, config_);
-    const Shape table_shape = {config.vocab, config.dim};
-    const auto begin_unit = [&](bool here, int uses = 1) {
-        parameters_.set_here(here);
-        return here ? parameters_.begin_unit(uses) : 0;
+    const auto has_layer = [&](int64_t layer) {
+        return has([&](const DecoderPart& p) { return layer >= p.first_layer && layer < p.last_layer; });
     };
-
-    const int depths = int(config.mtp.layers);
-    const bool embeds_at_end = config.embeds_at_end() && heads,
-               shared = config.embeds_at_end() && embeds != heads;
-    const int uses_as_head = 1 + depths,
-              table_uses = (embeds ? 1 : 0) + (heads ? depths + (config.tied ? uses_as_head : 0) : 0);
-    const size_t table_unit = begin_unit(embeds || embeds_at_end, table_uses);
-    Param embedded = declare.weight("tok_embeddings", table_shape, WeightRole::embedding, Split::rows);
-    embedded.copies = shared ? 2 : 1;
-    embedded.copy = shared && heads ? 1 : 0;
-    const Storage& table = parameters_.add(std::move(embedded));
-    if (shared && table.trainable()) shared_storage_ = &table;
-    ends_train_one_parameter_ = config.embeds_at_end() && table.trainable();
-    segments_.push_back({.name = "tok_embeddings",
-                         .kind = Segment::Kind::block,
-                         .unit = table_unit,
-                         .block = embeds ? std::make_unique<Embedding>(table) : nullptr});
-    std::unique_ptr<Norm> norm;
-    if (config.tied) {
-        parameters_.set_here(heads);
-        norm = declare.norm("norm", Output::recomputed);
-    }
-    for (int64_t layer = 0; layer < config.layers; ++layer) {
-        const bool here = has(
-            [&](const DecoderPart& part) { return layer >= part.first_layer && layer < part.last_layer; });
-        const size_t unit = begin_unit(here);
-        std::unique_ptr<Block> block =
-            build_block(parameters_, config_, layer, tables_,
-                        recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]);
-        segments_.push_back({.name = fmt::format("layers.{}", layer),
-                             .unit = unit,
-                             .block = here ? std::move(block) : nullptr});
-    }
-    size_t head_unit = table_unit;
-    const Storage* output = &table;
-    if (!config.tied) {
-        head_unit = begin_unit(heads, uses_as_head);
-        norm = declare.norm("norm", Output::recomputed);
-        output = &parameters_.add(declare.linear("output", table_shape, WeightRole::output, Split::rows));
-    }
-    segments_.push_back({.name = "output", .kind = Segment::Kind::objective, .unit = head_unit});
-    if (heads) segments_.back().objective = std::make_unique<DecoderHead>(std::move(norm), *output);
-    for (int depth = 0; depth < depths; ++depth) {
-        const size_t unit = begin_unit(heads);
-        std::unique_ptr<Block> layer = build_mtp_layer(
-            parameters_, config_, depth, tables_,
-            recompute.empty() ? Recompute::nothing : recompute[size_t(config.layers + depth)]);
-        segments_.push_back({.name = fmt::format("mtp_embeddings.{}", depth),
-                             .kind = Segment::Kind::block,
-                             .unit = table_unit,
-                             .block = heads ? std::make_unique<Embedding>(table, depth + 1) : nullptr});
-        segments_.push_back({.name = fmt::format("mtp_layers.{}", depth),
-                             .unit = unit,
-                             .block = heads ? std::move(layer) : nullptr});
-        segments_.push_back({.name = fmt::format("mtp_output.{}", depth),
-                             .kind = Segment::Kind::objective,
-                             .unit = head_unit});
-        if (heads)
-            segments_.back().objective =
-                std::make_unique<MtpHead>(*output, depth + 1, config.mtp.scale / depths);
-    }
+    const auto recomputed = [&](int64_t layer) {
+        return recompute.empty() ? Recompute::nothing : recompute[size_t(layer)];
+    };
+    const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
+    const Storage& table = add_embedding(embeds, heads);
+    HeadParts head;
+    if (config.tied) head = declare_head(heads, table);  // the norm is gathered with the table
+    for (int64_t layer = 0; layer < config.layers; ++layer)
+        add_layer(layer, has_layer(layer), recomputed(layer));
+    if (!config.tied) head = declare_head(heads, table);
+    const Storage& output = *head.output;
+    add_head(heads, std::move(head));
+    for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
+        add_mtp(depth, heads, table, output, recomputed(config.layers + depth));
     for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();
-    find_first_trained();
+    // routers compute the loss that balances the experts of a sequence in their backward
+    if (config.moe.sequence_balance == 0) find_first_trained();
+}
+
+size_t Decoder::begin_unit(bool here, int uses) {
+    parameters_.set_here(here);
+    return here ? parameters_.begin_unit(uses) : 0;
+}
+
+std::vector<const Storage*> Decoder::declared_since(size_t number) const {
+    const std::vector<const Storage*>& all = parameters_.model();
+    return {all.begin() + int64_t(number), all.end()};
+}
+
+const Storage& Decoder::add_embedding(bool embeds, bool heads) {
+    const TableUse use(config_, embeds, heads);
+    const size_t unit = begin_unit(use.is_here(), use.times);
+    Param param = Declare(parameters_, config_)
+                      .weight("tok_embeddings", table_shape(config_), WeightRole::embedding, Split::rows);
+    param.copies = use.is_shared ? 2 : 1;
+    param.copy = use.is_shared && use.at_end ? 1 : 0;
+    const Storage& table = parameters_.add(std::move(param));
+    if (use.is_shared && table.trainable()) shared_storage_ = &table;
+    ends_train_one_parameter_ = config_.embeds_at_end() && table.trainable();
+    segments_.push_back({.name = "tok_embeddings",
+                         .kind = Segment::Kind::block,
+                         .unit = unit,
+                         .storages = {&table},
+                         .block = use.at_start ? std::make_unique<Embedding>(table) : nullptr});
+    return table;
+}
+
+void Decoder::add_layer(int64_t layer, bool here, Recompute recompute) {
+    const size_t unit = begin_unit(here), first = parameters_.model().size();
+    std::unique_ptr<Block> block = build_block(parameters_, config_, layer, tables_, recompute);
+    segments_.push_back({.name = fmt::format("layers.{}", layer),
+                         .unit = unit,
+                         .storages = declared_since(first),
+                         .block = here ? std::move(block) : nullptr});
+}
+
+Decoder::HeadParts Decoder::declare_head(bool here, const Storage& table) {
+    const Declare declare(parameters_, config_);
+    if (config_.tied)
+        parameters_.set_here(here);
+    else
+        begin_unit(here, uses_of_output(config_));
+    const size_t first = parameters_.model().size();
+    HeadParts head = {.norm = declare.norm("norm", Output::recomputed), .output = &table};
+    if (!config_.tied)
+        head.output =
+            &parameters_.add(declare.linear("output", table_shape(config_), WeightRole::output, Split::rows));
+    head.declared = declared_since(first);
+    return head;
+}
+
+void Decoder::add_head(bool here, HeadParts parts) {
+    segments_.push_back({.name = "output",
+                         .kind = Segment::Kind::objective,
+                         .unit = parts.output->unit(),
+                         .storages = std::move(parts.declared)});
+    if (here)
+        segments_.back().objective = std::make_unique<DecoderHead>(std::move(parts.norm), *parts.output);
+}
+
+void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Storage& output,
+                      Recompute recompute) {
+    const size_t unit = begin_unit(here), first = parameters_.model().size();
+    std::unique_ptr<Block> layer = build_mtp_layer(parameters_, config_, depth, tables_, recompute);
+    segments_.push_back({.name = fmt::format("mtp_embeddings.{}", depth),
+                         .kind = Segment::Kind::block,
+                         .unit = table.unit(),
+                         .block = here ? std::make_unique<Embedding>(table, int(depth) + 1) : nullptr});
+    segments_.push_back({.name = fmt::format("mtp_layers.{}", depth),
+                         .unit = unit,
+                         .storages = declared_since(first),
+                         .block = here ? std::move(layer) : nullptr});
+    segments_.push_back({.name = fmt::format("mtp_output.{}", depth),
+                         .kind = Segment::Kind::objective,
+                         .unit = output.unit()});
+    const double weight = config_.mtp.scale / double(config_.mtp.layers);
+    if (here) segments_.back().objective = std::make_unique<MtpHead>(output, depth + 1, weight);
 }
 
 // Units that are used one after the other in the forward, and those of layers in the backward. Units with
@@ -132,18 +196,6 @@ void Decoder::declare_neighbours() {
     }
 }
 
-// The parameters of a segment have its name before their own, also those of other pipeline ranks.
-void Decoder::find_first_trained() {
-    const auto trains = [&](const Segment& segment) {
-        return std::ranges::any_of(parameters_.model(), [&](const Storage* storage) {
-            return storage->trainable() && storage->params().front().name.starts_with(segment.name + ".");
-        });
-    };
-    // routers compute the loss that balances the experts of a sequence in their backward
-    if (config_.moe.sequence_balance > 0) return;
-    while (first_trained_ < first_objective() && !trains(segments_[first_trained_])) ++first_trained_;
-}
-
 std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
     std::vector<BalanceBias> all;
     int64_t layer = -1;
@@ -151,10 +203,8 @@ std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
         if (segment.kind != Segment::Kind::layer) continue;
         ++layer;
         if (!segment.block) continue;
-        const Unit& unit = parameters_.units()[segment.unit];
-        for (size_t i = unit.first; i < unit.first + unit.count; ++i)
-            if (parameters_.storages()[i].is_exact())
-                all.push_back({&parameters_.storages()[i], config_.moe_row(layer)});
+        for (const Storage* storage : segment.storages)
+            if (storage->is_exact()) all.push_back({storage, config_.moe_row(layer)});
     }
     return all;
 }

@@ -36,6 +36,16 @@ void Model::set_losses(std::vector<PartOfLoss> losses) {
     losses_ = std::move(losses);
 }
 
+void Model::find_first_trained() {
+    size_t declared = 0;
+    for (const Segment& segment : segments_) declared += segment.storages.size();
+    require(declared == parameters_.model().size(), "each parameter of a model belongs to one segment");
+    const auto trains = [](const Segment& segment) {
+        return std::ranges::any_of(segment.storages, &Storage::trainable);
+    };
+    while (first_trained_ < first_objective() && !trains(segments_[first_trained_])) ++first_trained_;
+}
+
 void Model::allocate(bool with_optimizer, const Device& device) {
     parameters_.allocate(with_optimizer, device);
     allocate_tables(device);

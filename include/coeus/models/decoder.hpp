@@ -47,6 +47,18 @@ public:
     int64_t table_bytes() const override { return tables_.bytes(); }
 
 private:
+    // These declare the parameters of a part of the model, in this order, and add its segments. `here`: this
+    // rank has the part. The table of the embedding may be used at the end of the model too.
+    struct HeadParts;
+    const Storage& add_embedding(bool embeds, bool heads);
+    void add_layer(int64_t layer, bool here, Recompute recompute);
+    HeadParts declare_head(bool here, const Storage& table);
+    void add_head(bool here, HeadParts parts);
+    void add_mtp(int64_t depth, bool here, const Storage& table, const Storage& output, Recompute recompute);
+    // Begins the unit of the parameters that are declared next; returns its number, 0 on other ranks.
+    size_t begin_unit(bool here, int uses = 1);
+    // The storages of all ranks that were declared after the first `number`.
+    std::vector<const Storage*> declared_since(size_t number) const;
     void declare_neighbours();
     // A bias that balances loads, and its layer's row of Ctx::counts.
     struct BalanceBias {
@@ -54,7 +66,6 @@ private:
         int64_t row;
     };
     std::vector<BalanceBias> balance_biases() const;
-    void find_first_trained();
 
     DecoderConfig config_;
     TokenBatches batches_;

@@ -25,8 +25,11 @@ struct Segment {
     };
     std::string name;  ///< torchtitan's name: "tok_embeddings", "layers.0"
     Kind kind = Kind::layer;
-    size_t unit = 0;               ///< unit of Parameters; meaningless if another rank has the segment
-    std::unique_ptr<Block> block;  ///< null: another rank has it, or it is an objective
+    size_t unit = 0;  ///< unit of Parameters; meaningless if another rank has the segment
+    /// The parameters that are declared for it, on this rank or another; a parameter that several segments
+    /// use is the first one's.
+    std::vector<const Storage*> storages = {};
+    std::unique_ptr<Block> block;          ///< null: another rank has it, or it is an objective
     std::unique_ptr<Objective> objective;  ///< likewise
 };
 
@@ -112,6 +115,9 @@ protected:
     /// Declares losses(): with different numbers below StepScalars::most_losses, and names that end in
     /// "_loss".
     void set_losses(std::vector<PartOfLoss> losses);
+    /// Sets first_trained() by the storages of the segments. Not for a model whose blocks have a loss of
+    /// their own, which needs a backward even if they are frozen. LogicError if a parameter is in no segment.
+    void find_first_trained();
 
     Parameters parameters_;
     std::vector<Segment> segments_;

@@ -7,7 +7,10 @@
 #include "support/model.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -118,4 +121,30 @@ TEST_CASE("the largest model can be declared without memory for it") {
     CHECK(decoder.parameters().count() == 405853388800);
     CHECK(decoder.segments().size() == 128);
     CHECK(decoder.positions() == 64);
+}
+
+TEST_CASE("each parameter of a decoder belongs to one segment, whichever rank has it") {
+    for (const bool tied : {false, true})
+        for (const int64_t depths : {0, 2})
+            for (const DecoderPart& part : {DecoderPart{true, 0, 2, true}, DecoderPart{true, 0, 1, false},
+                                            DecoderPart{false, 1, 2, true}}) {
+                CAPTURE(tied, depths, part.text());
+                DecoderConfig config = tiny_config(2, tied);
+                config.mtp.layers = depths;
+                const Decoder decoder(config, {}, 8, {}, {part}, {});
+                std::vector<const Storage*> of_segments;
+                for (const Segment& segment : decoder.segments()) {
+                    CAPTURE(segment.name);
+                    for (const Storage* storage : segment.storages) {
+                        of_segments.push_back(storage);
+                        const std::string& name = storage->params().front().name;
+                        CHECK((name.starts_with(segment.name + ".") ||
+                               (segment.name == "output" && name == "norm.weight")));
+                    }
+                }
+                std::vector<const Storage*> all = decoder.parameters().model();
+                std::ranges::sort(of_segments);
+                std::ranges::sort(all);
+                CHECK(of_segments == all);
+            }
 }
