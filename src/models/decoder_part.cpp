@@ -76,61 +76,83 @@ namespace {
 
 constexpr const char* option = "parallelism.module_fqns_per_model_part";
 
+enum class ModuleKind : uint8_t { embedding, layer, norm, output, mtp_layer };
+
+struct Module {
+    std::string name;
+    ModuleKind kind;
+};
+
 // All modules in their order.
-std::vector<std::string> module_names(const DecoderConfig& config) {
-    std::vector<std::string> names = {"tok_embeddings"};
-    for (int64_t layer = 0; layer < config.layers; ++layer) names.push_back(fmt::format("layers.{}", layer));
-    names.insert(names.end(), {"norm", "output"});
+std::vector<Module> modules_of(const DecoderConfig& config) {
+    using enum ModuleKind;
+    std::vector<Module> modules = {{"tok_embeddings", embedding}};
+    for (int64_t i = 0; i < config.layers; ++i) modules.push_back({fmt::format("layers.{}", i), layer});
+    modules.push_back({"norm", norm});
+    modules.push_back({"output", output});
     for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
-        names.push_back(fmt::format("mtp_layers.{}", depth));
-    return names;
+        modules.push_back({fmt::format("mtp_layers.{}", depth), mtp_layer});
+    return modules;
+}
+
+[[noreturn]] void refuse_unknown(const DecoderConfig& config, const std::vector<Module>& modules,
+                                 size_t stage, const std::string& name) {
+    std::vector<std::string> names;
+    for (const Module& module : modules) names.push_back(module.name);
+    const std::string near = nearest_name(name, names);
+    throw ConfigError(
+        "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to layers.{}, "
+        "norm, output{}",
+        option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?", config.layers - 1,
+        config.mtp.layers == 0 ? "" : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
+}
+
+// Adds the module to a stage, whose list begins with `first`.
+void add_module(DecoderPart& part, const Module& module, size_t stage, const std::string& first) {
+    const auto refuse_without = [&](const char* other) {
+        throw ConfigError("{}: stage {}: \"{}\" is not in the stage of \"{}\"; put both into one stage",
+                          option, stage, module.name, other);
+    };
+    switch (module.kind) {
+        case ModuleKind::embedding: part.embedding = true; break;
+        case ModuleKind::layer: ++part.last_layer; break;
+        case ModuleKind::norm: break;
+        case ModuleKind::output:
+            if (first == module.name) refuse_without("norm");
+            part.head = true;
+            break;
+        case ModuleKind::mtp_layer:
+            if (!part.head) refuse_without("output");
+            break;
+    }
 }
 
 }  // namespace
 
 std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                                         const std::vector<std::vector<std::string>>& lists) {
-    const std::vector<std::string> names = module_names(config);
+    const std::vector<Module> modules = modules_of(config);
     std::vector<DecoderPart> parts;
     size_t next = 0;
     int64_t layer = 0;
     for (size_t stage = 0; stage < lists.size(); ++stage) {
         if (lists[stage].empty()) throw ConfigError("{}: stage {} has no modules", option, stage);
-        DecoderPart part = {.first_layer = layer};
+        DecoderPart part = {.first_layer = layer, .last_layer = layer};
         for (const std::string& name : lists[stage]) {
-            if (std::ranges::find(names, name) == names.end()) {
-                const std::string near = nearest_name(name, names);
-                throw ConfigError(
-                    "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to "
-                    "layers.{}, norm, output{}",
-                    option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?",
-                    config.layers - 1,
-                    config.mtp.layers == 0
-                        ? ""
-                        : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
-            }
-            if (next == names.size() || name != names[next])
+            if (std::ranges::find(modules, name, &Module::name) == modules.end())
+                refuse_unknown(config, modules, stage, name);
+            if (next == modules.size() || name != modules[next].name)
                 throw ConfigError(
                     "{}: stage {}: \"{}\" is listed where {} is expected; every module must be listed once, "
                     "in the order of the model",
-                    option, stage, name, next == names.size() ? "the end" : "\"" + names[next] + "\"");
-            if (name == "tok_embeddings") part.embedding = true;
-            if (name == "output") part.head = true;
-            if (name == "output" && lists[stage].front() == "output")
-                throw ConfigError(
-                    "{}: stage {}: \"output\" is not in the stage of \"norm\"; put both into one stage",
-                    option, stage);
-            if (name.starts_with("mtp_layers.") && !part.head)
-                throw ConfigError(
-                    "{}: stage {}: \"{}\" is not in the stage of \"output\"; put both into one stage", option,
-                    stage, name);
-            if (name.starts_with("layers.")) ++layer;
-            ++next;
+                    option, stage, name,
+                    next == modules.size() ? "the end" : "\"" + modules[next].name + "\"");
+            add_module(part, modules[next++], stage, lists[stage].front());
         }
-        part.last_layer = layer;
+        layer = part.last_layer;
         parts.push_back(part);
     }
-    if (next < names.size()) throw ConfigError("{}: \"{}\" is in no stage", option, names[next]);
+    if (next < modules.size()) throw ConfigError("{}: \"{}\" is in no stage", option, modules[next].name);
     return parts;
 }
 

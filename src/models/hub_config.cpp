@@ -67,13 +67,13 @@ namespace {
 
 constexpr const char *theta_key = "rope_theta", *length_key = "original_max_position_embeddings";
 
-// Two places say different things.
+// Refuses two places in config.json that contradict each other.
 [[noreturn]] void reject_both(const JsonView& a, const JsonView& b) {
     throw ConfigError("{}: {} is {}, but {} is {}: they must agree; correct or remove one of the two",
                       a.file(), a.path(), a.value().text(), b.path(), b.value().text());
 }
 
-// The one that is there of two keys for the same number, which must agree if both are there.
+// The value of two keys for the same number, of which one may be absent; if both are there, they must agree.
 std::optional<JsonView> number_in_either(const std::optional<JsonView>& a, const std::optional<JsonView>& b) {
     if (a && b && a->number() != b->number()) reject_both(*a, *b);
     return a ? a : b;

@@ -37,7 +37,7 @@ public:
                       const StepScalars& scalars) const override;
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
-    /// How many places further ahead than the next token it reads: those of multi-token prediction.
+    /// Depths of multi-token prediction: how many tokens after the next one it predicts too.
     int64_t depths() const { return config_.mtp.layers; }
     const BatchKind& batches() const override { return batches_; }
     /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of

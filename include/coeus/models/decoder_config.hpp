@@ -24,12 +24,14 @@ enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 enum class InitialValues : uint8_t { of_2025, of_2026 };
 
 constexpr auto names_of(NormType) {
-    return std::array{EnumName{"rmsnorm", NormType::rms_norm}, EnumName{"fused_rmsnorm", NormType::rms_norm},
-                      EnumName{"layernorm", NormType::layer_norm},
-                      EnumName{"np_layernorm", NormType::np_layer_norm}};
+    return std::array{EnumName<NormType>{"rmsnorm", NormType::rms_norm},
+                      EnumName<NormType>{"fused_rmsnorm", NormType::rms_norm},
+                      EnumName<NormType>{"layernorm", NormType::layer_norm},
+                      EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
 }
 constexpr auto names_of(InitialValues) {
-    return std::array{EnumName{"2026", InitialValues::of_2026}, EnumName{"2025", InitialValues::of_2025}};
+    return std::array{EnumName<InitialValues>{"2026", InitialValues::of_2026},
+                      EnumName<InitialValues>{"2025", InitialValues::of_2025}};
 }
 
 /// The parts of a decoder's loss: their numbers in StepScalars::losses.

@@ -44,8 +44,8 @@ struct ModelFamily {
     std::string name;                        ///< "llama3"
     std::vector<DecoderConfig> flavors;      ///< those of torchtitan, the smallest first
     std::vector<std::string> architectures;  ///< in config.json of Hugging Face folders: "LlamaForCausalLM"
-    /// "model_type" of each architecture in config.json: "llama". Empty: these types are not known, so that
-    /// config.json must name its architecture.
+    /// "model_type" of each architecture in config.json: "llama". Empty: the types are not known, so that
+    /// config.json must name the architecture.
     std::vector<std::string> model_types = {};
 
     /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
@@ -66,8 +66,8 @@ struct ModelFamily {
     /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
     /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
-    /// parts of usual blocks. Norms and activation functions put their output where `output` says. The table
-    /// outlives the block. If it is null, a block has attention and a feed-forward layer, each after a norm.
+    /// parts of usual blocks. Norms and activation functions put their output where `output` says. `tables`
+    /// outlive the block. Null: a block has attention and a feed-forward layer, each after a norm.
     std::unique_ptr<Block> (*own_block)(const Declare& declare, const PositionTables& tables,
                                         Output output) = nullptr;
 };

@@ -17,7 +17,7 @@ struct HubConstant {
     const char* why;                ///< "biases are not implemented yet"
     const char* synonym = nullptr;  ///< another name of the value
 };
-/// The activation function of SwiGLU.
+/// The key of the activation function, which must be the SiLU of SwiGLU.
 inline HubConstant silu_alone() {
     return {"hidden_act", "silu", "others are not implemented yet", "swish"};
 }
@@ -44,10 +44,10 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
 /// Writes "sliding_window", "max_window_layers" and "layer_types".
 void write_hub_window(Json& json, const DecoderConfig& config);
 
-/// Experts of an architecture without a place for balancing biases: there are none, and a loss balances the
-/// loads, with the coefficient "router_aux_loss_coef". transformers adds this loss only if
-/// "output_router_logits" is true. If it is not, coefficients above 0.1 count as the default of its classes,
-/// 0.001: gpt-oss's folders have 0.9, an earlier default. ConfigError if it is negative.
+/// How experts are balanced in an architecture that has no place for biases: by a loss with the coefficient
+/// "router_aux_loss_coef". transformers adds this loss only if "output_router_logits" is true. If it is not,
+/// coefficients above 0.1 count as the default of its classes, 0.001: gpt-oss's folders have 0.9, an earlier
+/// default. ConfigError if the coefficient is negative.
 void read_hub_balance(const JsonView& json, DecoderConfig& config);
 /// Leaves out the coefficient of a model that was balanced by biases alone.
 void write_hub_balance(Json& json, const DecoderConfig& config);
@@ -59,14 +59,15 @@ void write_hub_balance(Json& json, const DecoderConfig& config);
 double router_aux_loss_coef(const DecoderConfig& model);
 void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
 
-/// A number without the last digits, which arithmetic has changed.
+/// A number rounded to 12 digits: a coefficient that was read, multiplied and divided again is written as it
+/// was.
 double without_last_digits(double number);
 
-/// An integer. ConfigError if it is less than `least`.
+/// The integer with this key, or `otherwise`. ConfigError if it is less than `least`.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
-/// The one that is there of two keys for the same number, or `b`. ConfigError if both are there and differ.
+/// Two keys mean the same number: returns `a` if it is there, else `b`. ConfigError if both are and differ.
 const char* either_key(const JsonView& json, const char* a, const char* b);
-/// A truth value. As in transformers, null is false.
+/// The truth value with this key, or `otherwise`. As in transformers, null is false.
 bool truth(const JsonView& json, const char* key, bool otherwise);
 /// True if the key is there and null.
 bool is_null(const JsonView& json, const char* key);

@@ -18,7 +18,7 @@ struct Row {
 };
 
 constexpr int64_t usual_window = 128;
-constexpr LayerChoice every_second = {.period = 2};
+const LayerChoice every_second = {.period = 2};
 constexpr Gate usual_gate = {.limit = 7, .alpha = 1.702, .shift = 1, .interleaved = true};
 constexpr YarnScaling usual_scaling = {.factor = 32, .original_positions = 4096, .truncate = false};
 

@@ -28,12 +28,14 @@ enum class QkNorm : uint8_t { none, before_rope, after_rope };
 enum class AttentionBias : uint8_t { none, qkv, all };
 
 constexpr auto names_of(QkNorm) {
-    return std::array{EnumName{"none", QkNorm::none}, EnumName{"before_rope", QkNorm::before_rope},
-                      EnumName{"after_rope", QkNorm::after_rope}};
+    return std::array{EnumName<QkNorm>{"none", QkNorm::none},
+                      EnumName<QkNorm>{"before_rope", QkNorm::before_rope},
+                      EnumName<QkNorm>{"after_rope", QkNorm::after_rope}};
 }
 constexpr auto names_of(AttentionBias) {
-    return std::array{EnumName{"none", AttentionBias::none}, EnumName{"qkv", AttentionBias::qkv},
-                      EnumName{"all", AttentionBias::all}};
+    return std::array{EnumName<AttentionBias>{"none", AttentionBias::none},
+                      EnumName<AttentionBias>{"qkv", AttentionBias::qkv},
+                      EnumName<AttentionBias>{"all", AttentionBias::all}};
 }
 
 struct GroupedAttentionConfig {

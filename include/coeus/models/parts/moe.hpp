@@ -21,8 +21,8 @@ struct Output;
 enum class ScoreFunction : uint8_t { softmax, sigmoid };
 
 constexpr auto names_of(ScoreFunction) {
-    return std::array{EnumName{"softmax", ScoreFunction::softmax},
-                      EnumName{"sigmoid", ScoreFunction::sigmoid}};
+    return std::array{EnumName<ScoreFunction>{"softmax", ScoreFunction::softmax},
+                      EnumName<ScoreFunction>{"sigmoid", ScoreFunction::sigmoid}};
 }
 
 /// See RouteOptions for the router's options.

@@ -19,8 +19,8 @@ struct RopeConfig {
 };
 
 constexpr auto names_of(RopeLayout) {
-    return std::array{EnumName{"interleaved", RopeLayout::interleaved},
-                      EnumName{"half_split", RopeLayout::half_split}};
+    return std::array{EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
+                      EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
 }
 
 template <class Visit>
