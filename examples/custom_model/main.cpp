@@ -3,15 +3,17 @@
 #include "coeus/apps/run_program.hpp"
 #include "coeus/models/build_block.hpp"
 #include "coeus/models/family.hpp"
+#include "coeus/models/registry.hpp"
 #include "squared_relu.hpp"
 
 namespace {
 
 using namespace coeus;
 
-std::unique_ptr<Block> build_primer_block(const Declare& declare, const PositionTables& tables, Output output) {
+std::unique_ptr<Block> build_primer_block(const Declare& declare, const PositionTables& tables,
+                                          Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
-    const int64_t dim = declare.model().dim, hidden = layer.feed_forward.hidden;
+    const int64_t dim = declare.model().dim, hidden = layer.dense().hidden;
     std::vector<PreNormBlock::Part> parts;
     parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
         return build_attention(declare, layer.attention, tables, input);
@@ -33,7 +35,7 @@ ModelFamily primer_family() {
                          .dim = 64,
                          .layers = 4,
                          .vocab = 384,
-                         .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16},
+                         .attention = GroupedAttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 16},
                          .feed_forward = {.hidden = 256}}},
             .init = usual_init,
             .own_block = build_primer_block};

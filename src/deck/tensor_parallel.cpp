@@ -40,7 +40,7 @@ std::vector<TensorRule> rules_of(const Config& config) {
         DecoderConfig model = find_flavor(find_family(config.model.name), config.model.flavor);
         override_fields(model,
                         [&](const std::string& field) { return option_value(config, "model." + field); });
-        const AttentionConfig& attention = model.attention;
+        const HeadSizes attention = model.head_sizes();
         rules.push_back({fmt::format("model.n_heads = {}", attention.heads), attention.heads});
         if (attention.kv_heads != attention.heads)
             rules.push_back({fmt::format("model.n_kv_heads = {}", attention.kv_heads), attention.kv_heads});

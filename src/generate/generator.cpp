@@ -62,7 +62,7 @@ Tensor finite(const Tensor& logits) {
 
 // Only training predicts further tokens.
 DecoderConfig without_mtp(DecoderConfig config) {
-    config.mtp_layers = 0;
+    config.mtp.layers = 0;
     return config;
 }
 
@@ -85,8 +85,8 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 
 Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
                      int threads, const Device& device)
-    : cache_(config.layers, sequences, context, config.attention.key_width(), config.attention.value_width(),
-             dtype),
+    : cache_(config.layers, sequences, context, config.head_sizes().key_width(),
+             config.head_sizes().value_width(), dtype),
       decoder_(without_mtp(config), {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype},
                context),
       stage_(decoder_),

@@ -75,7 +75,7 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
             if (!param.name.starts_with(in_layers)) {
                 const bool is_table = param.name == "tok_embeddings.weight",
                            is_head = param.name == "output.weight" || (is_table && m.tied);
-                const int64_t products = is_head ? 1 + m.mtp_layers : is_table ? 0 : 1;
+                const int64_t products = is_head ? 1 + m.mtp.layers : is_table ? 0 : 1;
                 add(param.name, param.shape.text(), param.shape.count(),
                     6.0 * double(products * param.shape.count()), frozen.remark(param.name));
                 continue;

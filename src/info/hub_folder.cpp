@@ -115,11 +115,11 @@ void show_hub_folder(const std::string& folder, const Options& options) {
         std::fflush(stdout);
         if (model) {
             const int64_t depths = depths_in(folder, *model);
-            if (depths < model->mtp_layers)
+            if (depths < model->mtp.layers)
                 entry("left out",
                       fmt::format("{} of {} layers of multi-token prediction, which have no tensors",
-                                  model->mtp_layers - depths, model->mtp_layers));
-            model->mtp_layers = depths;
+                                  model->mtp.layers - depths, model->mtp.layers));
+            model->mtp.layers = depths;
             check_complete(*model, HubWeights::open(folder));
         }
         if (options.verify) {

@@ -4,54 +4,14 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <array>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 namespace coeus {
 
 namespace {
-
-// Names of the values of an enumeration. The first name of a value is the one that is written.
-template <class Enum>
-struct EnumName {
-    const char* name;
-    Enum value;
-};
-constexpr std::array norm_types = {EnumName<NormType>{"rmsnorm", NormType::rms_norm},
-                                   EnumName<NormType>{"fused_rmsnorm", NormType::rms_norm},
-                                   EnumName<NormType>{"layernorm", NormType::layer_norm},
-                                   EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
-constexpr std::array rope_layouts = {EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
-                                     EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
-constexpr std::array qk_norms = {EnumName<QkNorm>{"none", QkNorm::none},
-                                 EnumName<QkNorm>{"before_rope", QkNorm::before_rope},
-                                 EnumName<QkNorm>{"after_rope", QkNorm::after_rope}};
-constexpr std::array attention_biases = {EnumName<AttentionBias>{"none", AttentionBias::none},
-                                         EnumName<AttentionBias>{"qkv", AttentionBias::qkv},
-                                         EnumName<AttentionBias>{"all", AttentionBias::all}};
-constexpr std::array initial_values = {EnumName<InitialValues>{"2026", InitialValues::of_2026},
-                                       EnumName<InitialValues>{"2025", InitialValues::of_2025}};
-constexpr std::array score_functions = {EnumName<ScoreFunction>{"softmax", ScoreFunction::softmax},
-                                        EnumName<ScoreFunction>{"sigmoid", ScoreFunction::sigmoid}};
-constexpr const auto& names_of(ScoreFunction) {
-    return score_functions;
-}
-constexpr const auto& names_of(QkNorm) {
-    return qk_norms;
-}
-constexpr const auto& names_of(AttentionBias) {
-    return attention_biases;
-}
-constexpr const auto& names_of(InitialValues) {
-    return initial_values;
-}
-constexpr const auto& names_of(NormType) {
-    return norm_types;
-}
-constexpr const auto& names_of(RopeLayout) {
-    return rope_layouts;
-}
 
 template <class T>
 concept Enumeration = std::is_enum_v<T>;
@@ -131,20 +91,72 @@ void read(const JsonView& json, RopeScaling& scaling) {
 
 }  // namespace
 
+namespace {
+
+// A field of a model with its value.
+struct Described {
+    ConfigField field;
+    Json value;
+};
+
+std::vector<Described> described(const DecoderConfig& model) {
+    std::vector<Described> all;
+    for_each_field(model, [&](const ConfigField& field, const auto& value) {
+        all.push_back({field, to_json(value)});
+    });
+    return all;
+}
+
+const Described* find_field(const std::vector<Described>& all, std::string_view name) {
+    const auto found =
+        std::ranges::find_if(all, [&](const Described& one) { return one.field.name == name; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+// The value that a description of this model need not have.
+bool is_default(const DecoderConfig& model, const Described& one) {
+    DecoderConfig defaults;
+    std::visit([&](auto kind) { defaults.attention = decltype(kind)(); }, model.attention);
+    defaults.moe.gate.interleaved = model.moe.biases;
+    return find_field(described(defaults), one.field.name)->value.text() == one.value.text();
+}
+
+// The fields that only models with another kind of attention have, with the values that mean that there is
+// no such thing.
+std::vector<Described> fields_of_other_kinds(const DecoderConfig& model) {
+    const std::vector<Described> own = described(model);
+    std::vector<Described> others;
+    for (const AttentionConfig& kind :
+         {AttentionConfig(GroupedAttentionConfig()), AttentionConfig(LatentAttentionConfig())})
+        for (const Described& one : described({.attention = kind}))
+            if (!find_field(own, one.field.name)) others.push_back(one);
+    return others;
+}
+
+const char* title(const GroupedAttentionConfig&) {
+    return "attention without latents";
+}
+const char* title(const LatentAttentionConfig&) {
+    return "latent attention";
+}
+std::string about_other_kind(const DecoderConfig& model) {
+    return std::visit(
+        [&](const auto& kind) {
+            return fmt::format("{} {} has {}, and no such field", model.family, model.flavor, title(kind));
+        },
+        model.attention);
+}
+
+}  // namespace
+
 std::string describe_model(const DecoderConfig& model) {
     Json json = Json::object();
-    DecoderConfig defaults;
-    defaults.moe.gate.interleaved = model.moe.biases;
-    std::vector<std::string> of_defaults;
-    for_each_field(defaults, [&](const ConfigField&, const auto& value) {
-        of_defaults.push_back(to_json(value).text());
-    });
-    size_t number = 0;
-    for_each_field(model, [&](const ConfigField& field, const auto& value) {
-        Json written = to_json(value);
-        const bool has_default = written.text() == of_defaults[number++];
-        if (!written.is_null() && !(field.is_later && has_default)) json.set(field.name, std::move(written));
-    });
+    const std::vector<Described> all = described(model);
+    // the fields of the first version have always been the first ones
+    for (const bool later : {false, true})
+        for (const Described& one : all)
+            if (one.field.is_later == later && !one.value.is_null() && !(later && is_default(model, one)))
+                json.set(one.field.name, one.value);
     return json.text();
 }
 
@@ -152,6 +164,7 @@ DecoderConfig model_from_description(const std::string& description, const std::
     const JsonDocument document = JsonDocument::parse(description, source + " (model)");
     const JsonView json = document.root();
     DecoderConfig model;
+    if (json.contains("kv_lora_rank")) model.attention = LatentAttentionConfig();
     for_each_field(model, [&](const ConfigField& field, auto& value) {
         if (field.is_required)
             read(json[field.name], value);
@@ -159,26 +172,28 @@ DecoderConfig model_from_description(const std::string& description, const std::
             read(*found, value);
     });
     if (!json.contains("moe.gate_interleaved")) model.moe.gate.interleaved = model.moe.biases;
+    for (const Described& other : fields_of_other_kinds(model))
+        if (const auto found = json.find(other.field.name))
+            found->reject("must be absent: " + about_other_kind(model));
     model.validate();
     return model;
 }
 
-// A value in the form in which messages show it.
-template <class T>
-std::string shown(const T& value) {
-    const Json json = to_json(value);
-    return json.is_null() ? "none" : json.text();
-}
-
 std::vector<FieldDifference> differences(const DecoderConfig& ours, const DecoderConfig& theirs) {
-    std::vector<std::string> values;
-    for_each_field(theirs, [&](const ConfigField&, const auto& value) { values.push_back(shown(value)); });
+    const std::vector<Described> own = described(ours), other = described(theirs);
+    // in the form in which messages show a value
+    const auto shown = [](const Described* one) {
+        return one && !one->value.is_null() ? one->value.text() : "none";
+    };
     std::vector<FieldDifference> all;
-    size_t number = 0;
-    for_each_field(ours, [&](const ConfigField& field, const auto& value) {
-        const std::string text = shown(value), &other = values[number++];
-        if (text != other) all.push_back({field, text, other});
-    });
+    for (const Described& one : own) {
+        const Described* same = find_field(other, one.field.name);
+        if (!same && is_default(ours, one)) continue;  // of another kind of attention
+        if (shown(&one) != shown(same)) all.push_back({one.field, shown(&one), shown(same)});
+    }
+    for (const Described& one : other)
+        if (!find_field(own, one.field.name) && !is_default(theirs, one))
+            all.push_back({one.field, "none", shown(&one)});
     return all;
 }
 
@@ -243,21 +258,59 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     model.feed_forward.hidden = rule.width(model.dim);
 }
 
+void refuse_other_fields(const DecoderConfig& model, const GivenFields& given) {
+    for (const Described& other : fields_of_other_kinds(model)) {
+        const auto found = given(other.field.name);
+        if (!found) continue;
+        const std::string value = std::visit([](const auto& known) { return Json(known).text(); }, *found);
+        if (value != other.value.text())
+            throw ConfigError("model.{} = {}: {}; remove it", other.field.name, value,
+                              about_other_kind(model));
+    }
+}
+
+// A list of layers does not say what further layers are.
+void refuse_other_length(const DecoderConfig& model, int64_t layers) {
+    if (model.layers == layers) return;
+    for (const auto& [choice, field] :
+         {std::pair(&model.windowed, "window_layers"), std::pair(&model.without_rope, "nope_layers"),
+          std::pair(&model.moe_layers, "moe.layers")})
+        if (choice->is_list(layers))
+            throw ConfigError(
+                "model.n_layers = {}: {} {} has a list of {} layers ({} = \"{}\") that says which of them "
+                "are "
+                "alike, and no rule for others; remove model.n_layers, or change the list where the model "
+                "comes from, such as in config.json",
+                model.layers, model.family, model.flavor, layers, field, choice->word);
+}
+
+// The numbers of heads and their width follow from each other where they are not given. `was_usual`: the
+// heads of the flavour were as wide as the model together.
+void follow_heads(DecoderConfig& model, bool was_usual, const GivenFields& given) {
+    // if only n_heads is given, there are at most as many key/value heads
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention);
+        a && given("n_heads") && !given("n_kv_heads"))
+        a->kv_heads = std::min(a->kv_heads, a->heads);
+    const int64_t heads = model.head_sizes().heads;
+    if ((given("dim") || given("n_heads")) && !given("head_dim") && was_usual)
+        std::visit([&](auto& a) { a.head_dim = heads > 0 && model.dim % heads == 0 ? model.dim / heads : 0; },
+                   model.attention);
+}
+
 }  // namespace
 
 void override_fields(DecoderConfig& model, const GivenFields& given) {
-    AttentionConfig& a = model.attention;
-    const bool is_usual_head = a.head_dim * a.heads == model.dim;
+    refuse_other_fields(model, given);
+    const HeadSizes heads = model.head_sizes();
+    const bool is_usual_head = heads.head_dim * heads.heads == model.dim;
+    const int64_t layers = model.layers;
     MoeConfig& m = model.moe;
     int64_t shared = m.hidden > 0 ? m.shared_hidden / m.hidden : 0;  // the number of shared experts
     for_each_field(model, [&](const ConfigField& field, auto& value) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
-    // if only n_heads is given, there are at most as many key/value heads
-    if (given("n_heads") && !given("n_kv_heads") && (a.kv_heads > a.heads || a.is_latent()))
-        a.kv_heads = a.heads;
-    if ((given("dim") || given("n_heads")) && !given("head_dim") && is_usual_head)
-        a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
+    refuse_other_length(model, layers);
+    follow_heads(model, is_usual_head, given);
     follow_ffn_width(model, given);
     if (const auto number = given("moe.num_shared_experts")) shared = std::get<int64_t>(*number);
     if (given("moe.num_shared_experts") || given("moe.hidden")) m.shared_hidden = shared * m.hidden;

@@ -20,9 +20,13 @@ std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
                           .topic = "moe",
                           .name = "sequence_balance_loss",
                           .terms = PartOfLoss::Terms::of_own_tokens});
-    if (config.mtp_layers > 0)
+    if (config.mtp.layers > 0)
         losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
     return losses;
+}
+
+Temperature temperature_of(const DecoderConfig& config) {
+    return config.is_latent() ? Temperature{} : config.grouped().temperature;
 }
 
 // The table of the embedding, and the matrix that makes logits.
@@ -33,7 +37,7 @@ Shape table_shape(const DecoderConfig& config) {
 // How often a micro-batch's backward uses the matrix that makes logits: for the next token, and for each
 // token further ahead.
 int uses_of_output(const DecoderConfig& config) {
-    return 1 + int(config.mtp_layers);
+    return 1 + int(config.mtp.layers);
 }
 
 // How this rank uses the embedding's table: at the start of the model, and at its end in a tied head and in
@@ -44,7 +48,7 @@ struct TableUse {
           at_end(heads && config.embeds_at_end()),
           is_shared(config.embeds_at_end() && embeds != heads),
           times((at_start ? 1 : 0) +
-                (at_end ? int(config.mtp_layers) + (config.tied ? uses_of_output(config) : 0) : 0)) {}
+                (at_end ? int(config.mtp.layers) + (config.tied ? uses_of_output(config) : 0) : 0)) {}
     bool is_here() const { return at_start || at_end; }
 
     bool at_start, at_end;
@@ -66,10 +70,10 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
-      batches_(config.mtp_layers),
-      tables_{{positions, config.attention.rotated_dim(), config.rope.theta, config.rope.scaling,
+      batches_(config.mtp.layers),
+      tables_{{positions, config.head_sizes().rotated_dim, config.rope.theta, config.rope.scaling,
                types.accumulate()},
-              {positions, config.attention.temperature, types.accumulate()}} {
+              {positions, temperature_of(config), types.accumulate()}} {
     set_losses(losses_of(config));
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const auto has_layer = [&](int64_t layer) {
@@ -87,7 +91,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     if (!config.tied) head = declare_head(heads, table);
     const Storage& output = *head.output;
     add_head(heads, std::move(head));
-    for (int64_t depth = 0; depth < config.mtp_layers; ++depth)
+    for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
         add_mtp(depth, heads, table, output, recomputed(config.layers + depth));
     for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();
@@ -171,7 +175,7 @@ void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Stor
     segments_.push_back({.name = fmt::format("mtp_output.{}", depth),
                          .kind = Segment::Kind::objective,
                          .unit = output.unit()});
-    const double weight = config_.mtp_scale / double(config_.mtp_layers);
+    const double weight = config_.mtp.scale / double(config_.mtp.layers);
     if (here) segments_.back().objective = std::make_unique<MtpHead>(output, depth + 1, weight);
 }
 

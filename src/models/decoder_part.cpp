@@ -13,7 +13,7 @@ namespace {
 // tok_embeddings, the layers, output; and for each depth of multi-token prediction an embedding, a layer and
 // an output.
 size_t all_segments(const DecoderConfig& config) {
-    return size_t(2 + config.layers + 3 * config.mtp_layers);
+    return size_t(2 + config.layers + 3 * config.mtp.layers);
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ std::vector<Module> modules_of(const DecoderConfig& config) {
     for (int64_t i = 0; i < config.layers; ++i) modules.push_back({fmt::format("layers.{}", i), layer});
     modules.push_back({"norm", norm});
     modules.push_back({"output", output});
-    for (int64_t depth = 0; depth < config.mtp_layers; ++depth)
+    for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
         modules.push_back({fmt::format("mtp_layers.{}", depth), mtp_layer});
     return modules;
 }
@@ -104,7 +104,7 @@ std::vector<Module> modules_of(const DecoderConfig& config) {
         "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to layers.{}, "
         "norm, output{}",
         option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?", config.layers - 1,
-        config.mtp_layers == 0 ? "" : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp_layers - 1));
+        config.mtp.layers == 0 ? "" : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
 }
 
 // Adds the module to a stage, whose list begins with `first`.

@@ -45,9 +45,13 @@ void read_hub_fields(const JsonView& json, DecoderConfig& config) {
         if (!field.hub) return;
         if (const auto found = json.find(field.hub)) read(*found, field, value);
     });
-    AttentionConfig& a = config.attention;
-    if (a.kv_heads == 0) a.kv_heads = a.heads;
-    if (a.head_dim == 0 && a.heads > 0) a.head_dim = config.dim / a.heads;
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&config.attention); a && a->kv_heads == 0)
+        a->kv_heads = a->heads;
+    std::visit(
+        [&](auto& a) {
+            if (a.head_dim == 0 && a.heads > 0) a.head_dim = config.dim / a.heads;
+        },
+        config.attention);
     for_each_field(config, [&](const ConfigField& field, const auto& value) {
         if (field.hub && is_missing(field, value)) json[field.hub].reject("must be at least 1");
     });
@@ -291,21 +295,7 @@ constexpr const char* full_type = "full_attention";
 
 }  // namespace
 
-LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has) {
-    const auto begin = std::ranges::find(has, true);
-    const auto second = std::find(begin + 1, has.end(), true);
-    LayerPattern pattern = {.first = begin - has.begin()};
-    if (second != has.end())
-        pattern.period = second - begin;
-    else if (begin + 1 < has.end())
-        pattern.period = has.end() - begin;  // this layer only
-    for (size_t i = 0; i < has.size(); ++i)
-        if (has[i] != pattern.has(int64_t(i)))
-            list.reject(fmt::format("must repeat regularly, which it does not in layer {}", i));
-    return pattern;
-}
-
-void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerChoice layers,
                      int64_t usual) {
     const bool is_absent = !json.value().find("sliding_window");  // null means none
     const auto window = json.find("sliding_window");
@@ -329,17 +319,17 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
         return;
     }
     if (window && window->integer() < 1) window->reject("must be at least 1");
-    config.attention.window = window ? window->integer() : usual;
-    config.windowed = list ? regular_pattern(*list, has) : layers;
+    config.grouped().window = window ? window->integer() : usual;
+    config.windowed = list ? LayerChoice::of(has) : layers;
 }
 
 void write_hub_window(Json& json, const DecoderConfig& config) {
-    const bool has_window = config.attention.window > 0;
-    json.set("sliding_window", has_window ? Json(config.attention.window) : Json());
+    const bool has_window = config.head_sizes().window > 0;
+    json.set("sliding_window", has_window ? Json(config.head_sizes().window) : Json());
     json.set("max_window_layers", has_window ? config.windowed.first : config.layers);
     std::vector<std::string> types;
     for (int64_t i = 0; i < config.layers; ++i)
-        types.emplace_back(config.layer(i).attention.window > 0 ? windowed_type : full_type);
+        types.emplace_back(config.layer(i).head_sizes().window > 0 ? windowed_type : full_type);
     json.set("layer_types", types);
 }
 

@@ -160,6 +160,18 @@ DecoderConfig model_from_hub(const std::string& folder, const std::string& famil
     return model.config;
 }
 
+namespace {
+
+// The epsilon of the norms of latents, which is not in config.json.
+void keep_latent_norm_eps(const LatentAttentionConfig& model, LatentAttentionConfig& back) {
+    if (back.latent_norm_eps == model.latent_norm_eps) return;
+    log::warn("the norms of latents have epsilon {}, which config.json cannot express: readers use {}",
+              model.latent_norm_eps, back.latent_norm_eps);
+    back.latent_norm_eps = model.latent_norm_eps;
+}
+
+}  // namespace
+
 Json hub_config_of(const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     Json json = Json::object();
@@ -172,12 +184,8 @@ Json hub_config_of(const DecoderConfig& model) {
     back.initial_values = model.initial_values;
     back.moe.balance_rate = model.moe.balance_rate;
     back.moe.sequence_balance = model.moe.sequence_balance;
-    back.mtp_scale = model.mtp_scale;
-    if (back.attention.latent_norm_eps != model.attention.latent_norm_eps) {
-        log::warn("the norms of latents have epsilon {}, which config.json cannot express: readers use {}",
-                  model.attention.latent_norm_eps, back.attention.latent_norm_eps);
-        back.attention.latent_norm_eps = model.attention.latent_norm_eps;
-    }
+    back.mtp.scale = model.mtp.scale;
+    if (model.is_latent() && back.is_latent()) keep_latent_norm_eps(model.latent(), back.latent());
     for (const FieldDifference& difference : differences(model, back))
         throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",
                           difference.field.name, difference.ours,

@@ -2,37 +2,21 @@
 #include "coeus/models/hub_names.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/models/parts/feed_forward.hpp"
+#include "coeus/models/parts/grouped_attention.hpp"
+#include "coeus/models/parts/moe.hpp"
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 namespace coeus {
 
 namespace {
 
-// The parameters of all kinds of layers, without the matrices of experts, which are several tensors each.
-constexpr std::array<HubName, 20> usual_names = {
-    {{"attention_norm.weight", "input_layernorm.weight"},
-     {"ffn_norm.weight", "post_attention_layernorm.weight"},
-     {"attention.wq.weight", "self_attn.q_proj.weight"},
-     {"attention.wk.weight", "self_attn.k_proj.weight"},
-     {"attention.wv.weight", "self_attn.v_proj.weight"},
-     {"attention.wo.weight", "self_attn.o_proj.weight"},
-     {"attention.wq.bias", "self_attn.q_proj.bias"},
-     {"attention.wk.bias", "self_attn.k_proj.bias"},
-     {"attention.wv.bias", "self_attn.v_proj.bias"},
-     {"attention.wo.bias", "self_attn.o_proj.bias"},
-     {"attention.q_norm.weight", "self_attn.q_norm.weight"},
-     {"attention.k_norm.weight", "self_attn.k_norm.weight"},
-     {"attention.sinks", "self_attn.sinks"},
-     {"moe.router.gate.weight", "mlp.gate.weight"},
-     {"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
-     {"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
-     {"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"},
-     {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
-     {"feed_forward.w2.weight", "mlp.down_proj.weight"},
-     {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};
+constexpr std::array names_of_norms = {HubName{"attention_norm.weight", "input_layernorm.weight"},
+                                       HubName{"ffn_norm.weight", "post_attention_layernorm.weight"}};
 // The tensors of one expert.
 constexpr std::array<HubName, 3> names_of_expert = {
     {{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
@@ -88,9 +72,11 @@ std::string usual_hub_name(const std::string& parameter) {
     if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
     if (parameter == "norm.weight") return "model.norm.weight";
     if (parameter == "output.weight") return "lm_head.weight";
-    std::string name = hub_name_in(usual_names, parameter);
-    if (name.empty()) throw LogicError("no Hugging Face name for " + parameter);
-    return name;
+    for (const std::span<const HubName> names :
+         {std::span<const HubName>(names_of_norms), grouped_attention_hub_names(), feed_forward_hub_names(),
+          moe_hub_names()})
+        if (std::string name = hub_name_in(names, parameter); !name.empty()) return name;
+    throw LogicError("no Hugging Face name for " + parameter);
 }
 
 bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config) {

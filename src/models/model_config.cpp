@@ -40,7 +40,7 @@ public:
     double flops_per_token(int64_t seq_len) const override { return config_.flops_per_token(seq_len); }
     void require_countable(const BatchShape& shape) const override;
     bool divides_heads(int64_t ranks) const override {
-        return config_.attention.heads % ranks == 0 && config_.attention.kv_heads % ranks == 0;
+        return config_.head_sizes().heads % ranks == 0 && config_.head_sizes().kv_heads % ranks == 0;
     }
 
     std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
@@ -76,8 +76,8 @@ std::string widths_text(const DecoderConfig& m) {
 std::string DecoderDescription::shapes() const {
     const DecoderConfig& m = config_;
     return fmt::format("dim {}, {} layers{}, {} heads, {} kv heads, {}, vocabulary {}{}", m.dim, m.layers,
-                       m.mtp_layers > 0 ? fmt::format(" and {} for further tokens", m.mtp_layers) : "",
-                       m.attention.heads, m.attention.kv_heads, widths_text(m), m.vocab,
+                       m.mtp.layers > 0 ? fmt::format(" and {} for further tokens", m.mtp.layers) : "",
+                       m.head_sizes().heads, m.head_sizes().kv_heads, widths_text(m), m.vocab,
                        m.tied ? ", tied" : "");
 }
 
@@ -91,7 +91,7 @@ std::vector<int64_t> DecoderDescription::kinds_of_segments() const {
 }
 
 void DecoderDescription::require_countable(const BatchShape& shape) const {
-    const AttentionConfig& a = config_.attention;
+    const HeadSizes a = config_.head_sizes();
     const double widths = 8 * double(config_.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
                           4 * double(config_.feed_forward.hidden) + double(a.heads);
     const double bytes = 8 * double(shape.count()) * double(config_.all_layers()) * widths;

@@ -57,11 +57,14 @@ void register_family(ModelFamily family) {
     if (std::ranges::find(taken, family.name) != taken.end())
         throw ConfigError("a model family cannot be registered as \"{}\": this name is taken, as are {}",
                           family.name, join(taken, ", "));
-    for (DecoderConfig& flavor : family.flavors) {
-        flavor.family = family.name;
-        flavor.validate();
-    }
+    for (DecoderConfig& flavor : family.flavors) flavor.family = family.name;
     families().push_back(std::move(family));
+    try {  // a valid model is one that its family can build
+        for (const DecoderConfig& flavor : families().back().flavors) flavor.validate();
+    } catch (const ConfigError&) {
+        families().pop_back();
+        throw;
+    }
 }
 
 std::vector<std::string> family_names() {

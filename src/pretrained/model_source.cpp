@@ -16,8 +16,8 @@ namespace coeus {
 namespace {
 
 void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
-    if (!loss.loss_fn || (*loss.loss_fn == "MTPLoss") == (model.mtp_layers > 0)) return;
-    if (model.mtp_layers == 0)
+    if (!loss.loss_fn || (*loss.loss_fn == "MTPLoss") == (model.mtp.layers > 0)) return;
+    if (model.mtp.layers == 0)
         throw ConfigError(
             "loss.loss_fn = \"MTPLoss\": needs layers that predict further tokens, but model.num_mtp_layers "
             "= 0; "
@@ -25,7 +25,7 @@ void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
     throw ConfigError(
         "loss.loss_fn = \"{}\": does not train the layers of model.num_mtp_layers = {}; set loss.loss_fn = "
         "\"MTPLoss\", or model.num_mtp_layers = 0",
-        *loss.loss_fn, model.mtp_layers);
+        *loss.loss_fn, model.mtp.layers);
 }
 
 // The model of a folder. transformers writes the number of layers of multi-token prediction, but not their
@@ -33,9 +33,9 @@ void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
 DecoderConfig model_from_folder(const Config& config, const std::string& family) {
     DecoderConfig model = model_from_hub(config.model.hf_assets_path, family);
     const std::string weights = initial_weights_path(config);
-    if (model.mtp_layers > 0 && !config.model.num_mtp_layers && is_hub_folder(weights) &&
+    if (model.mtp.layers > 0 && !config.model.num_mtp_layers && is_hub_folder(weights) &&
         Safetensors::is_at(weights))
-        model.mtp_layers = depths_in(weights, model);
+        model.mtp.layers = depths_in(weights, model);
     return model;
 }
 
@@ -96,7 +96,7 @@ DecoderConfig make_model(const Config& config) {
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
     if (config.model.flavor == "hf") balance_as_folder(model, config.model.moe, folder_loss);
     model.moe.round_robin = config.debug.moe_force_load_balance;
-    if (model.mtp_layers > 0) model.mtp_scale = config.loss.mtp_scale;
+    if (model.mtp.layers > 0) model.mtp.scale = config.loss.mtp_scale;
     model.validate();
     require_loss_fits(config.loss, model);
     if (model.moe.sequence_balance > 0 && model.layers_with_experts().empty())

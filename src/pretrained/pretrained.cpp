@@ -137,7 +137,7 @@ int64_t depths_in(const std::string& folder, const DecoderConfig& model) {
     const std::vector<std::string> paths = checkpoint_paths(model);
     const std::vector<HubTensor> tensors = hub_tensors(model);
     int64_t depth = 0;
-    for (bool found = true; found && depth < model.mtp_layers; depth += found) {
+    for (bool found = true; found && depth < model.mtp.layers; depth += found) {
         found = false;
         for (size_t i = 0; i < paths.size(); ++i)
             if (paths[i].starts_with(fmt::format("model/mtp_layers.{}.", depth)))
@@ -181,13 +181,13 @@ Pretrained::Pretrained(const fs::path& path, bool warns) : is_hub_(is_hub_folder
     if (is_hub_) {
         path_ = tokenizer_folder_ = path.string();
         model_ = warns ? model_from_hub(path_) : read_hub_model(path_).config;
-        if (const int64_t depths = model_.mtp_layers > 0 ? depths_in(path_, model_) : 0;
-            depths < model_.mtp_layers) {
+        if (const int64_t depths = model_.mtp.layers > 0 ? depths_in(path_, model_) : 0;
+            depths < model_.mtp.layers) {
             log::info(
                 "Notice: {}/config.json has {} layers of multi-token prediction, and the files have {}: the "
                 "others are left out",
-                path_, model_.mtp_layers, depths);
-            model_.mtp_layers = depths;
+                path_, model_.mtp.layers, depths);
+            model_.mtp.layers = depths;
         }
         note_tensors_left_out(HubWeights::open(path_), model_);
         trained_seq_len_ = std::min<int64_t>(2048, model_.max_seq_len);
@@ -221,18 +221,18 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks, bool war
 }
 
 void Pretrained::require_depths_of(const DecoderConfig& model) const {
-    if (model.mtp_layers > model_.mtp_layers)
+    if (model.mtp.layers > model_.mtp.layers)
         throw ConfigError(
             "{}: has {} layers of multi-token prediction, but the model has {}; set model.num_mtp_layers = "
             "{}",
-            path_, model_.mtp_layers, model.mtp_layers, model_.mtp_layers);
+            path_, model_.mtp.layers, model.mtp.layers, model_.mtp.layers);
 }
 
 void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
     require_depths_of(decoder.config());
     if (!is_hub_) {
         const auto left_out = [&](const std::string& path) {
-            for (int64_t depth = decoder.depths(); depth < model_.mtp_layers; ++depth)
+            for (int64_t depth = decoder.depths(); depth < model_.mtp.layers; ++depth)
                 if (path.starts_with(fmt::format("model/mtp_layers.{}.", depth))) return true;
             return false;
         };
@@ -246,7 +246,7 @@ void Pretrained::load(const Decoder& decoder, const Communicator& ranks) const {
         return;
     }
     DecoderConfig model = model_;
-    model.mtp_layers = decoder.config().mtp_layers;
+    model.mtp.layers = decoder.config().mtp.layers;
     const std::vector<HubTensor> tensors = hub_tensors(decoder.parameters(), model);
     on_first_rank(ranks, [&] { check_hub_copies(HubWeights::open(path_), tensors, hub_copies(model)); });
     together(ranks, [&] { load_hub_weights(path_, tensors, hub_ignores(model)); });

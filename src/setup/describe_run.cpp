@@ -45,7 +45,11 @@ std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) 
 // Where chunks of attention begin if documents share a sequence; "" if there are none.
 std::string chunks_text(const DecoderConfig& m, const Config::Training& training) {
     int64_t chunk = 0;
-    for (int64_t i = 0; i < m.layers; ++i) chunk = std::max(chunk, m.layer(i).attention.chunk);
+    for (const LayerKind& kind : m.layer_kinds()) {
+        const AttentionConfig attention = m.layer(kind.layer).attention;
+        if (const auto* a = std::get_if<GroupedAttentionConfig>(&attention))
+            chunk = std::max(chunk, a->chunk);
+    }
     if (!training.document_mask || chunk == 0 || chunk >= training.seq_len) return "";
     return fmt::format(
         "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "

@@ -48,13 +48,13 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
         throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
                           number, join(valid, ", "));
     };
-    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.attention.heads);
-    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.attention.kv_heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.head_sizes().heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.head_sizes().kv_heads);
     if (config.parallelism.context_parallel_rotate_method == "heads")
         divides("context_parallel_degree", mesh.cp,
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
-                model.attention.kv_heads / mesh.tp);
+                model.head_sizes().kv_heads / mesh.tp);
     if (mesh.ep > 1 && model.moe.experts == 0)
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
                           mesh.ep, model.family, model.flavor);

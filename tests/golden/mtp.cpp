@@ -38,7 +38,7 @@ DecoderConfig mtp_model_of(const fs::path& folder) {
                at == std::string::npos ? text : std::string(text).replace(at, softmax.size(), "\"sigmoid\""));
     DecoderConfig model = model_from_hub(known.path().string());
     if (at != std::string::npos) model.moe.score = ScoreFunction::softmax;
-    model.attention.latent_norm_eps = model.norm_eps;
+    model.latent().latent_norm_eps = model.norm_eps;
     model.moe.balance_rate = 0;
     return model;
 }

@@ -48,7 +48,7 @@ DecoderConfig small(const std::string& family, const std::string& flavor, bool t
 
 DecoderConfig small_experts() {
     DecoderConfig model = small_model("deepseek_v3", "16B", 32, 4, 12);
-    AttentionConfig& a = model.attention;
+    LatentAttentionConfig& a = model.latent();
     a.kv_rank = 20;
     a.rope_dim = 4;
     a.value_dim = 8;
@@ -175,7 +175,7 @@ double loss_of(const std::vector<double>& logits, const std::vector<int64_t>& to
 
 double our_loss(const fs::path& folder) {
     DecoderConfig config = model_from_hub(folder.string());
-    config.mtp_layers = depths_in(folder.string(), config);
+    config.mtp.layers = depths_in(folder.string(), config);
     TestModel model(config, {Dtype::f64, Dtype::f64}, {1, length});
     Pretrained(folder).load(model.decoder);
     model.renew_weights();

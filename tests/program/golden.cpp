@@ -62,7 +62,7 @@ TEST_CASE(
         if (config.moe.experts > 0) arguments = arguments + Arguments{"--model.moe.load_balance_coeff=0"};
         check_golden_run(model, model, arguments, 0, golden_float64);
         // one of the meshes that the model allows
-        const bool odd_heads = config.attention.kv_heads % 2 != 0;
+        const bool odd_heads = config.head_sizes().kv_heads % 2 != 0;
         check_golden_run(model, model, arguments + meshes[number++ % (odd_heads ? 3 : 4)], 2, golden_float64);
     }
 }

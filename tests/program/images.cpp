@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 DecoderConfig tiny_llama4() {
     DecoderConfig model = small_model("llama4", "debugmodel_irope", 32, 2, 8);
     model.layers = 4;
-    model.attention.chunk = 8;
-    model.attention.qk_norm = QkNorm::after_rope;
-    model.attention.temperature = {.scale = 0.1, .floor = 4};
+    model.grouped().chunk = 8;
+    model.grouped().qk_norm = QkNorm::after_rope;
+    model.grouped().temperature = {.scale = 0.1, .floor = 4};
     model.feed_forward.hidden = 48;
     model.moe.experts = 3;
     model.moe.hidden = model.moe.shared_hidden = 24;

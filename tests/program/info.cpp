@@ -53,7 +53,7 @@ struct HubFolder {
                                .dim = 16,
                                .layers = 3,
                                .vocab = 30,
-                               .attention = {.heads = 4, .kv_heads = 2, .head_dim = 4},
+                               .attention = GroupedAttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 4},
                                .feed_forward = {.hidden = 20}};
         tensors = hub_tensors(model);
     }

@@ -29,20 +29,21 @@ const DecoderConfig million = {.family = "llama3",
                                .dim = 128,
                                .layers = 4,
                                .vocab = 1000,
-                               .attention = {.heads = 8, .kv_heads = 4, .head_dim = 16},
+                               .attention = GroupedAttentionConfig{.heads = 8, .kv_heads = 4, .head_dim = 16},
                                .feed_forward = {.hidden = 352},
                                .tied = false,
                                .max_seq_len = 512};
 // the shapes of Llama 3.2 1B
-const DecoderConfig billion = {.family = "llama3",
-                               .flavor = "",
-                               .dim = 2048,
-                               .layers = 16,
-                               .vocab = 128256,
-                               .attention = {.heads = 32, .kv_heads = 8, .head_dim = 64},
-                               .feed_forward = {.hidden = 8192},
-                               .tied = true,
-                               .max_seq_len = 4096};
+const DecoderConfig billion = {
+    .family = "llama3",
+    .flavor = "",
+    .dim = 2048,
+    .layers = 16,
+    .vocab = 128256,
+    .attention = GroupedAttentionConfig{.heads = 32, .kv_heads = 8, .head_dim = 64},
+    .feed_forward = {.hidden = 8192},
+    .tied = true,
+    .max_seq_len = 4096};
 
 /// Finite numbers of random bits (all except the highest bit of the exponent), 8 bytes at a time.
 void fill(std::vector<uint64_t>& words, uint64_t& state, Dtype dtype) {

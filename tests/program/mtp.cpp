@@ -73,7 +73,7 @@ TEST_CASE(
     const Outcome converted = convert_folder(folder / "one" / checkpoint_of(2), hub);
     INFO(converted.output);
     REQUIRE(converted.exit_code == 0);
-    CHECK(model_from_hub(hub.string()).mtp_layers == 1);
+    CHECK(model_from_hub(hub.string()).mtp.layers == 1);
     const Safetensors tensors = Safetensors::open((hub / "model.safetensors").string());
     for (const char* name : {"enorm", "hnorm", "eh_proj", "shared_head.norm", "self_attn.o_proj"})
         CHECK(tensors.has(std::string("model.layers.3.") + name + ".weight"));

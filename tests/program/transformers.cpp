@@ -181,7 +181,7 @@ namespace {
 std::vector<DecoderConfig> other_models() {
     DecoderConfig deepseek_v2 = small_model("deepseek_v3", "16B", 48, 4, 24);
     deepseek_v2.layers = 3;
-    AttentionConfig& a = deepseek_v2.attention;
+    LatentAttentionConfig& a = deepseek_v2.latent();
     a.kv_rank = 20;
     a.rope_dim = 8;
     a.value_dim = 12;
@@ -194,16 +194,16 @@ std::vector<DecoderConfig> other_models() {
     deepseek_v2.moe.hidden = 16;
     deepseek_v2.moe.shared_hidden = 32;
     DecoderConfig with_q_latents = deepseek_v2;
-    with_q_latents.attention.q_rank = 18;
+    with_q_latents.latent().q_rank = 18;
     with_q_latents.moe.scale = 16;
     DecoderConfig qwen2 = small_model("qwen2", "7B", 48, 2, 12), windowed = qwen2;
     qwen2.feed_forward.hidden = windowed.feed_forward.hidden = 72;
     windowed.layers = 4;
-    windowed.attention.window = 5;
+    windowed.grouped().window = 5;
     windowed.windowed = {.first = 2};
     DecoderConfig mistral = small_model("mistral", "7B-v0.1", 48, 2, 16);
     mistral.feed_forward.hidden = 72;
-    mistral.attention.window = 7;
+    mistral.grouped().window = 7;
     return {deepseek_v2, with_q_latents, qwen2, windowed, mistral};
 }
 
@@ -238,9 +238,9 @@ DecoderConfig glm_from_hub(const JsonView& json) {
     const bool is_glm4 = json["architectures"].strings().front() == glm4;
     DecoderConfig config = {.rope = {.layout = is_glm4 ? RopeLayout::interleaved : RopeLayout::half_split}};
     read_hub_fields(json, config);
-    config.attention.bias = AttentionBias::qkv;
-    config.attention.rope_fraction = json.number("partial_rotary_factor");
-    read_hub_rope(json, config.rope, config.max_seq_len, config.attention.rope_fraction);
+    config.grouped().bias = AttentionBias::qkv;
+    config.grouped().rope_fraction = json.number("partial_rotary_factor");
+    read_hub_rope(json, config.rope, config.max_seq_len, config.grouped().rope_fraction);
     for (const char* known : {"attention_bias", "first_k_dense_replace"}) json.find(known);
     return config;
 }
@@ -251,7 +251,7 @@ void glm_to_hub(Json& json, const DecoderConfig& config) {
         .set("model_type", is_glm4 ? "glm" : "glm4_moe");
     write_hub_fields(json, config);
     write_hub_rope(json, config.rope);
-    json.set("partial_rotary_factor", config.attention.rope_fraction)
+    json.set("partial_rotary_factor", config.grouped().rope_fraction)
         .set("attention_bias", true)
         .set("pad_token_id", Json())
         .set("first_k_dense_replace", config.layers);
@@ -275,8 +275,8 @@ DecoderConfig glm(RopeLayout layout, double rope_fraction) {
     model.family = "glm";
     model.feed_forward.hidden = 72;
     model.ffn_rule.reset();
-    model.attention.bias = AttentionBias::qkv;
-    model.attention.rope_fraction = rope_fraction;
+    model.grouped().bias = AttentionBias::qkv;
+    model.grouped().rope_fraction = rope_fraction;
     model.rope = {.theta = 10000, .layout = layout};
     return model;
 }

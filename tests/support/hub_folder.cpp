@@ -42,9 +42,8 @@ DecoderConfig small_model(const std::string& family, const std::string& flavor, 
     model.dim = dim;
     model.layers = 2;
     model.vocab = 288;
-    model.attention.heads = 4;
-    model.attention.kv_heads = kv_heads;
-    model.attention.head_dim = head_dim;
+    std::visit([&](auto& a) { a.heads = 4, a.head_dim = head_dim; }, model.attention);
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention)) a->kv_heads = kv_heads;
     return model;
 }
 

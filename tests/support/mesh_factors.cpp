@@ -33,8 +33,8 @@ bool can_group(const MeshShape& mesh) {
 void set_sizes(MeshCase& c, int odd) {
     c.model = tiny_config();
     c.model.layers = 3;
-    c.model.attention.heads = c.model.attention.kv_heads = 8;
-    c.model.attention.head_dim = 4;
+    c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+    c.model.grouped().head_dim = 4;
     c.model.feed_forward.hidden = odd ? 23 : 24;
     c.model.vocab = odd ? 37 : 48;
     if (!odd) c.model.dim = 32;
@@ -42,7 +42,7 @@ void set_sizes(MeshCase& c, int odd) {
 }
 
 void set_grouped(MeshCase& c, int grouped) {
-    if (grouped) c.model.attention.kv_heads = 4;
+    if (grouped) c.model.grouped().kv_heads = 4;
 }
 
 bool can_divide_experts(const MeshShape& mesh) {
@@ -125,6 +125,14 @@ void set_expert_ranks(MeshCase& c, int choice) {
     c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
 }
 
+void set_value_dim(MeshCase& c, int n) {
+    c.model.grouped().value_dim = 3 * n;
+}
+
+void set_irregular_layers(MeshCase& c, int irregular) {
+    if (irregular) set_layer_choices(c.model);
+}
+
 const std::vector<MeshFactor>& mesh_factors() {
     static const std::vector<MeshFactor> all = {
         {2, always, set_sizes},
@@ -149,7 +157,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          true},
         {2, shards, [](MeshCase& c, int n) { c.gather.gradients = Keep(n); }, true},
         {3, always, [](MeshCase& c, int n) { c.streams = Stream::Mode(n); }, true},
-        {3, always, [](MeshCase& c, int n) { c.model.attention.value_dim = 3 * n; }, true},
+        {3, always, set_value_dim, true},
         {2, always, [](MeshCase& c, int n) { c.optimizer.name = n == 0 ? "AdamW" : "Muon"; }, true},
         {attention_kinds, always, [](MeshCase& c, int n) { set_attention(c.model, n); }, true},
         {2, always,
@@ -158,6 +166,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
+        {2, always, set_irregular_layers, true},
         {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true, 1},
         {3, can_divide_experts,
          [](MeshCase& c, int n) {

@@ -25,16 +25,20 @@ std::string MeshCase::name() const {
         fmt::format("{}, {} x {} sequences of {}", mesh.text(), local_batches, sequences, seq_len);
     if (document_mask) text += ", documents";
     if (model.tied) text += ", tied";
-    text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
-                        model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
-    if (model.attention.qk_norm != QkNorm::none) text += ", norms of heads";
-    if (model.attention.rope_fraction < 1) text += ", RoPE of a part";
-    if (model.attention.is_latent())
-        text += fmt::format(", latents of {} and {}", model.attention.kv_rank, model.attention.q_rank);
-    if (model.attention.bias != AttentionBias::none) text += ", biases, sinks, windows";
-    if (model.attention.chunk > 0) text += ", chunks";
+    text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.head_sizes().heads,
+                        model.head_sizes().kv_heads, model.vocab, recomputed[int(recompute.mode)]);
+    if (model.is_latent()) {
+        text += fmt::format(", latents of {} and {}", model.latent().kv_rank, model.latent().q_rank);
+    } else {
+        const GroupedAttentionConfig& a = model.grouped();
+        if (a.qk_norm != QkNorm::none) text += ", norms of heads";
+        if (a.rope_fraction < 1) text += ", RoPE of a part";
+        if (a.bias != AttentionBias::none) text += ", biases, sinks, windows";
+        if (a.chunk > 0) text += ", chunks";
+    }
     if (model.moe.experts > 0)
         text += fmt::format(", {} experts{}", model.moe.experts, model.moe.biases ? " with biases" : "");
+    if (!model.windowed.word.empty()) text += ", irregular choices of layers";
     if (mesh.ep > 1) text += fmt::format(", capacity {}", exchanges.expert_capacity);
     if (mesh.size(axis::fsdp) > 1)
         text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
@@ -245,7 +249,7 @@ PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_ba
 }
 
 void set_mtp(MeshCase& c, int64_t depths) {
-    c.model.mtp_layers = depths;
+    c.model.mtp.layers = depths;
     if (!c.pipeline.parts.empty()) c.pipeline.parts.back().last = ModelConfig(c.model).whole().last;
 }
 

@@ -214,7 +214,7 @@ OwnedTensor TestModel::last_logits(TestBatch& batch) {
 }
 
 void set_attention(DecoderConfig& model, int kind) {
-    AttentionConfig& a = model.attention;
+    GroupedAttentionConfig& a = model.grouped();
     switch (kind) {
         case 1:
             a.qk_norm = QkNorm::before_rope;
@@ -229,11 +229,12 @@ void set_attention(DecoderConfig& model, int kind) {
             return;
         case 3:
         case 4:
-            a.kv_heads = a.heads;
-            a.head_dim = 10;
-            a.rope_dim = 4;
-            a.kv_rank = 7;
-            a.q_rank = kind == 3 ? 5 : 0;
+            model.attention = LatentAttentionConfig{.heads = a.heads,
+                                                    .head_dim = 10,
+                                                    .value_dim = a.value_dim,
+                                                    .kv_rank = 7,
+                                                    .q_rank = kind == 3 ? 5 : 0,
+                                                    .rope_dim = 4};
             model.rope.scaling =
                 YarnScaling{.factor = 4, .original_positions = 8, .mscale = 1, .mscale_all_dim = 1};
             return;
@@ -247,18 +248,25 @@ void set_attention(DecoderConfig& model, int kind) {
     }
 }
 
+void set_layer_choices(DecoderConfig& model, const std::string& word) {
+    model.windowed = {.word = word};
+    if (model.without_rope != LayerChoice{.period = 0}) model.without_rope = {.period = 0, .word = word};
+    model.moe_layers = {.word = word};
+}
+
 DecoderConfig config_of_16s(int attention, int experts) {
     DecoderConfig config = tiny_config();
     config.dim = 32;
-    config.attention.heads = 4;
-    config.attention.kv_heads = 2;
-    config.attention.head_dim = 8;
+    config.grouped().heads = 4;
+    config.grouped().kv_heads = 2;
+    config.grouped().head_dim = 8;
     config.feed_forward.hidden = 48;
     set_attention(config, attention);
-    if (config.attention.is_latent()) {
-        config.attention.head_dim = 24;
-        config.attention.rope_dim = config.attention.kv_rank = config.attention.value_dim = 16;
-        if (config.attention.q_rank > 0) config.attention.q_rank = 32;
+    if (config.is_latent()) {
+        LatentAttentionConfig& a = config.latent();
+        a.head_dim = 24;
+        a.rope_dim = a.kv_rank = a.value_dim = 16;
+        if (a.q_rank > 0) a.q_rank = 32;
     }
     set_experts(config, experts);
     if (experts > 0) config.moe.hidden = 48;
@@ -267,8 +275,8 @@ DecoderConfig config_of_16s(int attention, int experts) {
 }
 
 void set_rope_part(DecoderConfig& model) {
-    AttentionConfig& a = model.attention;
-    if (!a.is_latent()) a.rope_fraction = double(a.head_dim / 4 * 2) / double(a.head_dim);
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention))
+        a->rope_fraction = double(a->head_dim / 4 * 2) / double(a->head_dim);
 }
 
 void set_experts(DecoderConfig& model, int kind) {
@@ -315,7 +323,7 @@ DecoderConfig tiny_config(int64_t layers, bool tied) {
             .dim = 24,
             .layers = layers,
             .vocab = 37,
-            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 6},
+            .attention = GroupedAttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 6},
             .feed_forward = {.hidden = 20},
             .rope = {.theta = 500000},
             .tied = tied};

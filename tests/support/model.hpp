@@ -10,6 +10,7 @@
 #include "coeus/state/one_scale_weights.hpp"
 #include "support/moments.hpp"
 
+#include <string>
 #include <vector>
 
 namespace coeus::test {
@@ -101,6 +102,8 @@ inline constexpr int attention_kinds = 6;
 void set_attention(DecoderConfig& model, int kind);
 /// Widths of which products in 8 bits take all, for a kind of attention and of experts.
 DecoderConfig config_of_16s(int attention = 0, int experts = 0);
+/// Windows, layers without RoPE and experts in irregular choices of layers: "110" of each three, or a list.
+void set_layer_choices(DecoderConfig& model, const std::string& word = "110");
 /// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
 void set_rope_part(DecoderConfig& model);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with

@@ -80,7 +80,7 @@ Json described(const PackedFormat& format) {
 
 DecoderConfig gpt_oss() {
     DecoderConfig model = small_model("gpt_oss", "debugmodel", 64, 2, 16);
-    model.attention.window = 8;
+    model.grouped().window = 8;
     model.moe.experts = 4;
     model.moe.top_k = 2;
     model.moe.hidden = 96;
@@ -97,7 +97,7 @@ DecoderConfig qwen3() {
 
 DecoderConfig deepseek_v3() {
     DecoderConfig model = small_model("deepseek_v3", "671B", 144, 4, 24);
-    AttentionConfig& a = model.attention;
+    LatentAttentionConfig& a = model.latent();
     a.kv_rank = 136;
     a.q_rank = 40;
     a.rope_dim = 8;

@@ -47,7 +47,7 @@ public:
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
     /// Depths of multi-token prediction: how many tokens after the next one it predicts too.
-    int64_t depths() const { return config_.mtp_layers; }
+    int64_t depths() const { return config_.mtp.layers; }
     const BatchKind& batches() const override { return batches_; }
     /// The hidden state, one tensor [rows, D]; and what enters a layer of multi-token prediction, two of
     /// them.

@@ -2,12 +2,16 @@
 // Shapes and constants of a decoder-only model, and numbers computed from them.
 #pragma once
 
-#include "coeus/kernels/kernels.hpp"
-#include "coeus/layers/rope_table.hpp"
+#include "coeus/models/config_field.hpp"
+#include "coeus/models/layer_choice.hpp"
 #include "coeus/models/layer_config.hpp"
+#include "coeus/models/parts/mtp.hpp"
+#include "coeus/models/parts/rope.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace coeus {
@@ -19,27 +23,27 @@ enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 /// when its decks were in TOML, or of 2026.
 enum class InitialValues : uint8_t { of_2025, of_2026 };
 
+constexpr auto names_of(NormType) {
+    return std::array{EnumName<NormType>{"rmsnorm", NormType::rms_norm},
+                      EnumName<NormType>{"fused_rmsnorm", NormType::rms_norm},
+                      EnumName<NormType>{"layernorm", NormType::layer_norm},
+                      EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
+}
+constexpr auto names_of(InitialValues) {
+    return std::array{EnumName<InitialValues>{"2026", InitialValues::of_2026},
+                      EnumName<InitialValues>{"2025", InitialValues::of_2025}};
+}
+
 /// The parts of a decoder's loss: their numbers in StepScalars::losses.
 namespace decoder_loss {
 inline constexpr size_t balance = 0;  ///< balances the experts within each sequence
 inline constexpr size_t mtp = 1;      ///< of tokens further ahead
 }  // namespace decoder_loss
 
-/// Llama's feed-forward width: round_up(multiplier * int(8 dim / 3), multiple_of).
-struct FfnRule {
-    double multiplier = 1;
-    int64_t multiple_of = 256;
-
-    int64_t width(int64_t dim) const;
-    bool operator==(const FfnRule&) const = default;
-};
-
-struct RopeConfig {
-    double theta = 10000;  ///< base of the frequencies
-    RopeScaling scaling = {};
-    RopeLayout layout = RopeLayout::interleaved;
-
-    bool operator==(const RopeConfig&) const = default;
+/// Layers that are alike, those of multi-token prediction among them.
+struct LayerKind {
+    int64_t layer = 0;  ///< number of the first one
+    int64_t count = 0;
 };
 
 /// Each field is named once, in for_each_field (config_fields.hpp).
@@ -47,31 +51,38 @@ struct DecoderConfig {
     std::string family;  ///< "llama3"
     std::string flavor;  ///< "8B"
     int64_t dim = 0, layers = 0, vocab = 0;
-    AttentionConfig attention;
-    LayerPattern windowed;  ///< the layers in which attention.window applies; others attend to all tokens
+    AttentionConfig attention;  ///< what all layers share
+    LayerChoice windowed;       ///< the layers in which the window applies; others attend to all tokens
     /// The layers without RoPE. They attend to all chunks, and have the temperature; others do not have it.
-    LayerPattern without_rope = {.period = 0};
-    FeedForwardConfig feed_forward;
-    MoeConfig moe;
-    LayerPattern moe_layers;               ///< the layers with experts, if moe has any; the others are dense
+    LayerChoice without_rope = {.period = 0};
+    FeedForwardConfig feed_forward;        ///< of dense layers
+    MoeConfig moe;                         ///< of the others
+    LayerChoice moe_layers;                ///< the layers with experts, if moe has any; the others are dense
     std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
     double norm_eps = 1e-5;
     NormType norm_type = NormType::rms_norm;
     bool tied = false;  ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
-    /// Depths of multi-token prediction: layers after the last one, like it, for further tokens
-    /// (DeepSeek-V3).
-    int64_t mtp_layers = 0;
-    double mtp_scale = 0.3;  ///< weight of the mean of their losses
+    MtpConfig mtp;
     InitialValues initial_values = InitialValues::of_2026;
+
+    HeadSizes head_sizes() const { return head_sizes_of(attention); }
+    bool is_latent() const { return std::holds_alternative<LatentAttentionConfig>(attention); }
+    /// The attention, which must be of this kind: std::bad_variant_access.
+    GroupedAttentionConfig& grouped() { return std::get<GroupedAttentionConfig>(attention); }
+    const GroupedAttentionConfig& grouped() const { return std::get<GroupedAttentionConfig>(attention); }
+    LatentAttentionConfig& latent() { return std::get<LatentAttentionConfig>(attention); }
+    const LatentAttentionConfig& latent() const { return std::get<LatentAttentionConfig>(attention); }
 
     /// The configuration of a layer. The numbers from `layers` on are those of multi-token prediction.
     LayerConfig layer(int64_t number) const;
+    /// The kinds of layers, in the order of their first layers.
+    std::vector<LayerKind> layer_kinds() const;
     /// All layers, with those of multi-token prediction.
-    int64_t all_layers() const { return layers + mtp_layers; }
+    int64_t all_layers() const { return layers + mtp.layers; }
     /// True if the last pipeline stage needs the embedding table too.
-    bool embeds_at_end() const { return tied || mtp_layers > 0; }
+    bool embeds_at_end() const { return tied || mtp.layers > 0; }
     /// The number of a layer among those with experts.
     int64_t moe_row(int64_t number) const;
     /// The numbers of the layers with experts.

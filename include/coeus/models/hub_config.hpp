@@ -7,7 +7,6 @@
 #include "coeus/models/decoder_config.hpp"
 
 #include <span>
-#include <vector>
 
 namespace coeus {
 
@@ -39,8 +38,8 @@ void write_hub_rope(Json& json, const RopeConfig& rope);
 
 /// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if
 /// there are any, else `layers`, from number "max_window_layers" on if there is this key. `has_window`: false
-/// if another key says that there is none. ConfigError if the layers are not a LayerPattern.
-void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerPattern layers,
+/// if another key says that there is none.
+void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_window, LayerChoice layers,
                      int64_t usual = 4096);
 /// Writes "sliding_window", "max_window_layers" and "layer_types".
 void write_hub_window(Json& json, const DecoderConfig& config);
@@ -63,10 +62,6 @@ void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
 /// A number rounded to 12 digits: a coefficient that was read, multiplied and divided again is written as it
 /// was.
 double without_last_digits(double number);
-
-/// The pattern of those layers for which `has` is true, of which there is at least one. ConfigError, naming
-/// the list that says so, if they are not regular.
-LayerPattern regular_pattern(const JsonView& list, const std::vector<bool>& has);
 
 /// The integer with this key, or `otherwise`. ConfigError if it is less than `least`.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);

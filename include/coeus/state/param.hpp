@@ -95,8 +95,9 @@ struct Param {
     bool is_exact = false;
     /// True if nothing changes its weights (state/frozen.hpp): then it has neither gradient nor moments.
     bool is_frozen() const { return !trainable && !is_exact; }
-    int64_t groups = 1;    ///< number of matrices with equal rows that are stacked in it
-    int64_t together = 1;  ///< so many adjacent rows or columns are on one tensor-parallel rank
+    int64_t choices = 1, chosen = 1;  ///< a token uses `chosen` of its `choices` equal parts (experts)
+    int64_t groups = 1;               ///< number of matrices with equal rows that are stacked in it
+    int64_t together = 1;             ///< so many adjacent rows or columns are on one tensor-parallel rank
     /// Pipeline ranks that have the parameter (two for a table tied to the head), and this rank's number
     /// among them.
     int copies = 1, copy = 0;

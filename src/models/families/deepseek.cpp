@@ -6,6 +6,7 @@
 
 #include <array>
 #include <charconv>
+#include <span>
 
 namespace coeus::deepseek {
 
@@ -39,14 +40,13 @@ DecoderConfig flavor(const Row& row) {
             .dim = row.dim,
             .layers = row.layers,
             .vocab = row.vocab,
-            .attention = {.heads = row.heads,
-                          .kv_heads = row.heads,
-                          .head_dim = 192,
-                          .value_dim = 128,
-                          .kv_rank = 512,
-                          .q_rank = row.q_rank,
-                          .rope_dim = 64,
-                          .latent_norm_eps = 1e-5},
+            .attention = LatentAttentionConfig{.heads = row.heads,
+                                               .head_dim = 192,
+                                               .value_dim = 128,
+                                               .kv_rank = 512,
+                                               .q_rank = row.q_rank,
+                                               .rope_dim = 64,
+                                               .latent_norm_eps = 1e-5},
             .feed_forward = {.hidden = row.hidden},
             .moe = moe,
             .moe_layers = {.first = row.dense_layers},
@@ -118,8 +118,9 @@ MoeConfig read_experts(const JsonView& json, bool is_v2) {
 DecoderConfig from_hub(const JsonView& json) {
     const bool is_v2 = json["architectures"].strings().front() == v2;
     require_hub_constants(json, constants);
-    DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = is_v2 ? 2048 : 4096};
-    AttentionConfig& a = config.attention;
+    DecoderConfig config = {
+        .attention = LatentAttentionConfig(), .norm_eps = 1e-6, .max_seq_len = is_v2 ? 2048 : 4096};
+    LatentAttentionConfig& a = config.latent();
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     config.rope.layout =
@@ -134,7 +135,7 @@ DecoderConfig from_hub(const JsonView& json) {
     a.value_dim = at_least(1, json, "v_head_dim", 128);
     config.moe = read_experts(json, is_v2);
     config.moe_layers = {.first = at_least(0, json, "first_k_dense_replace", is_v2 ? 0 : 3)};
-    config.mtp_layers = at_least(0, json, "num_nextn_predict_layers", 0);
+    config.mtp.layers = at_least(0, json, "num_nextn_predict_layers", 0);
     for (const char* idle :
          {"output_router_logits", "router_aux_loss_coef", "aux_loss_alpha", "seq_aux", "ep_size"})
         json.find(idle);
@@ -142,7 +143,7 @@ DecoderConfig from_hub(const JsonView& json) {
 }
 
 void to_hub(Json& json, const DecoderConfig& config) {
-    const AttentionConfig& a = config.attention;
+    const LatentAttentionConfig& a = config.latent();
     const MoeConfig& m = config.moe;
     const bool is_v2 = m.score == ScoreFunction::softmax && !m.keeps_bias;
     json.set("architectures", std::vector<std::string>{is_v2 ? v2 : v3})
@@ -160,7 +161,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
         json.set("scoring_func", m.score == ScoreFunction::sigmoid ? "sigmoid" : "softmax")
             .set("rope_interleave", config.rope.layout == RopeLayout::interleaved)
             .set("norm_topk_prob", m.normalise)
-            .set("num_nextn_predict_layers", config.mtp_layers);
+            .set("num_nextn_predict_layers", config.mtp.layers);
     json.set("kv_lora_rank", a.kv_rank)
         .set("q_lora_rank", a.q_rank > 0 ? Json(a.q_rank) : Json())
         .set("qk_rope_head_dim", a.rope_dim)
@@ -178,17 +179,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
         .set("first_k_dense_replace", config.moe_layers.first);
 }
 
-constexpr std::array names = {HubName{"attention.wq_a.weight", "self_attn.q_a_proj.weight"},
-                              HubName{"attention.q_norm.weight", "self_attn.q_a_layernorm.weight"},
-                              HubName{"attention.wq_b.weight", "self_attn.q_b_proj.weight"},
-                              HubName{"attention.wkv_a.weight", "self_attn.kv_a_proj_with_mqa.weight"},
-                              HubName{"attention.kv_norm.weight", "self_attn.kv_a_layernorm.weight"},
-                              HubName{"attention.wkv_b.weight", "self_attn.kv_b_proj.weight"},
-                              HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"},
-                              HubName{"enorm.weight", "enorm.weight"},
-                              HubName{"hnorm.weight", "hnorm.weight"},
-                              HubName{"eh_proj.weight", "eh_proj.weight"},
-                              HubName{"mtp_norm.weight", "shared_head.norm.weight"}};
+constexpr std::array names = {HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
 
 // Layers of multi-token prediction are after the last layer there.
 std::string layer_name(const std::string& parameter, const DecoderConfig& config) {
@@ -204,11 +195,13 @@ std::vector<HubPlace> hub_places(const std::string& name, const Shape& shape, co
     if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
         parameter.ends_with(".moe.expert_bias"))
         return {};
-    if (const std::string found = hub_name_in(names, parameter); !found.empty()) {
-        HubPlace place = HubPlace::whole(found, shape);
-        place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it
-        return {place};
-    }
+    for (const std::span<const HubName> known :
+         {std::span<const HubName>(names), latent_attention_hub_names(), mtp_hub_names()})
+        if (const std::string found = hub_name_in(known, parameter); !found.empty()) {
+            HubPlace place = HubPlace::whole(found, shape);
+            place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it
+            return {place};
+        }
     return usual_hub_places(parameter, shape, config);
 }
 

@@ -18,7 +18,7 @@ struct Row {
 };
 
 constexpr int64_t usual_window = 128;
-constexpr LayerPattern every_second = {.period = 2};
+const LayerChoice every_second = {.period = 2};
 constexpr Gate usual_gate = {.limit = 7, .alpha = 1.702, .shift = 1, .interleaved = true};
 constexpr YarnScaling usual_scaling = {.factor = 32, .original_positions = 4096, .truncate = false};
 
@@ -39,12 +39,12 @@ DecoderConfig flavor(const Row& row) {
             .dim = row.dim,
             .layers = row.layers,
             .vocab = row.vocab,
-            .attention = {.heads = 64,
-                          .kv_heads = 8,
-                          .head_dim = 64,
-                          .bias = AttentionBias::all,
-                          .sinks = true,
-                          .window = usual_window},
+            .attention = GroupedAttentionConfig{.heads = 64,
+                                                .kv_heads = 8,
+                                                .head_dim = 64,
+                                                .bias = AttentionBias::all,
+                                                .sinks = true,
+                                                .window = usual_window},
             .windowed = every_second,
             .moe = experts_of(row.experts, 2880),
             .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
@@ -57,11 +57,11 @@ DecoderConfig from_hub(const JsonView& json) {
     // transformers' defaults
     DecoderConfig config = {
         .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
-    config.attention = {.kv_heads = 8, .head_dim = 64, .sinks = true};
+    config.attention = GroupedAttentionConfig{.kv_heads = 8, .head_dim = 64, .sinks = true};
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     read_hub_window(json, config, true, every_second, usual_window);
-    if (truth(json, "attention_bias", true)) config.attention.bias = AttentionBias::all;
+    if (truth(json, "attention_bias", true)) config.grouped().bias = AttentionBias::all;
     // the width of the experts, since all layers have them
     config.moe = experts_of(at_least(1, json, "num_local_experts", 128), config.feed_forward.hidden);
     config.feed_forward = {};
@@ -80,14 +80,14 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_rope(json, config.rope);
     write_hub_window(json, config);
     // transformers does not run a null, not even if no layer has the window
-    if (config.attention.window == 0) json.set("sliding_window", usual_window);
+    if (config.head_sizes().window == 0) json.set("sliding_window", usual_window);
     const MoeConfig& m = config.moe;
     json.set("intermediate_size", m.hidden)
         .set("num_local_experts", m.experts)
         .set("num_experts_per_tok", m.top_k)
         .set("swiglu_limit", m.gate.limit)
         .set("swiglu_alpha", m.gate.alpha)
-        .set("attention_bias", config.attention.bias == AttentionBias::all);
+        .set("attention_bias", config.grouped().bias == AttentionBias::all);
     write_hub_balance(json, config);
 }
 

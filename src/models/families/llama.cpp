@@ -23,7 +23,9 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const Ro
             .dim = row.dim,
             .layers = row.layers,
             .vocab = vocab,
-            .attention = {.heads = row.heads, .kv_heads = row.kv_heads, .head_dim = row.dim / row.heads},
+            .attention =
+                GroupedAttentionConfig{
+                    .heads = row.heads, .kv_heads = row.kv_heads, .head_dim = row.dim / row.heads},
             .feed_forward = {.hidden = row.ffn_rule.width(row.dim)},
             .ffn_rule = row.ffn_rule,
             .rope = rope,
@@ -37,7 +39,7 @@ DecoderConfig from_hub(const JsonView& json) {
     DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = 2048};  // transformers' defaults
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
-    if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
+    if (json.boolean("attention_bias", false)) config.grouped().bias = AttentionBias::all;
     return config;
 }
 
@@ -46,7 +48,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
-    json.set("attention_bias", config.attention.bias == AttentionBias::all);
+    json.set("attention_bias", config.grouped().bias == AttentionBias::all);
 }
 
 // In Hugging Face folders, queries and keys are in half-split order.
@@ -55,10 +57,10 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
     const bool is_rotated = config.rope.layout == RopeLayout::interleaved &&
                             (parameter.find("attention.wq.") != std::string::npos ||
                              parameter.find("attention.wk.") != std::string::npos);
-    const AttentionConfig& a = config.attention;
+    const HeadSizes a = config.head_sizes();
     HubPlace place =
         HubPlace::whole(usual_hub_name(parameter), shape, is_rotated ? shape.rows() / a.head_dim : 0);
-    if (is_rotated && a.rotated_dim() < a.head_dim) place.rotated_rows = a.rotated_dim();
+    if (is_rotated && a.rotated_dim < a.head_dim) place.rotated_rows = a.rotated_dim;
     return {place};
 }
 

@@ -35,17 +35,18 @@ struct Row {
 };
 
 DecoderConfig flavor(const Row& row, bool irope) {
-    DecoderConfig config = {
-        .family = "llama4",
-        .flavor = row.flavor + std::string(irope ? "_irope" : ""),
-        .dim = row.dim,
-        .layers = row.layers,
-        .vocab = row.vocab,
-        .attention = {.heads = row.heads, .kv_heads = row.kv_heads, .head_dim = row.dim / row.heads},
-        .moe = experts_of(row.experts, row.expert_hidden),
-        .moe_layers = {.period = row.interleave, .first = row.interleave - 1},
-        .rope = {.theta = 500000},
-        .max_seq_len = row.max_seq_len};
+    DecoderConfig config = {.family = "llama4",
+                            .flavor = row.flavor + std::string(irope ? "_irope" : ""),
+                            .dim = row.dim,
+                            .layers = row.layers,
+                            .vocab = row.vocab,
+                            .attention = GroupedAttentionConfig{.heads = row.heads,
+                                                                .kv_heads = row.kv_heads,
+                                                                .head_dim = row.dim / row.heads},
+                            .moe = experts_of(row.experts, row.expert_hidden),
+                            .moe_layers = {.period = row.interleave, .first = row.interleave - 1},
+                            .rope = {.theta = 500000},
+                            .max_seq_len = row.max_seq_len};
     if (row.interleave > 1) {
         config.feed_forward.hidden = row.ffn.width(row.dim);
         config.ffn_rule = row.ffn;
@@ -53,7 +54,7 @@ DecoderConfig flavor(const Row& row, bool irope) {
     if (row.scales_rope)
         config.rope.scaling = Llama3Scaling{.factor = 16, .low_frequency = 1, .high_frequency = 1};
     if (irope) {
-        config.attention.chunk = row.chunk;
+        config.grouped().chunk = row.chunk;
         config.without_rope = {.period = 4};
     }
     return config;
@@ -74,18 +75,17 @@ std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
 }
 
 // The layers without RoPE: "no_rope_layers" has 1 for a layer with RoPE.
-LayerPattern read_layers_without_rope(const JsonView& json, int64_t layers) {
+LayerChoice read_layers_without_rope(const JsonView& json, int64_t layers) {
     const int64_t interval = at_least(1, json, "no_rope_layer_interval", 4);
     const auto list = json.find("no_rope_layers");
     if (!list || list->size() == 0)
-        return interval > layers ? LayerPattern{.period = 0} : LayerPattern{interval, interval - 1};
+        return interval > layers ? LayerChoice{.period = 0} : LayerChoice{interval, interval - 1};
     std::vector<bool> has;
     for (const JsonView& entry : entries_of(*list, layers)) {
         if (entry.integer() != 0 && entry.integer() != 1) entry.reject("must be 0 or 1");
         has.push_back(entry.integer() == 0);
     }
-    if (std::ranges::find(has, true) == has.end()) return {.period = 0};
-    return regular_pattern(*list, has);
+    return LayerChoice::of(has);
 }
 
 // Chunks, which all layers with RoPE have, or none.
@@ -122,9 +122,9 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
         if (list->size() == 0)
             config.moe = {};
         else
-            config.moe_layers = regular_pattern(*list, has);
+            config.moe_layers = LayerChoice::of(has);
     }
-    if (config.moe.experts > 0 && config.moe_layers == LayerPattern{}) config.feed_forward = {};
+    if (config.moe.experts > 0 && config.moe_layers == LayerChoice{}) config.feed_forward = {};
 }
 
 DecoderConfig read_text_model(const JsonView& json) {
@@ -132,12 +132,12 @@ DecoderConfig read_text_model(const JsonView& json) {
     // transformers' defaults
     DecoderConfig config = {
         .feed_forward = {.hidden = 8192}, .rope = {.theta = 500000}, .max_seq_len = 131072};
-    config.attention = {.kv_heads = 8, .head_dim = 128};
+    config.attention = GroupedAttentionConfig{.kv_heads = 8, .head_dim = 128};
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     read_experts(json, config);
     config.without_rope = read_layers_without_rope(json, config.layers);
-    AttentionConfig& a = config.attention;
+    GroupedAttentionConfig& a = config.grouped();
     a.chunk = read_chunk(json, config);
     if (truth(json, "use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
     const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
@@ -167,14 +167,14 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
-    const AttentionConfig& a = config.attention;
+    const GroupedAttentionConfig& a = config.grouped();
     const MoeConfig& m = config.moe;
     std::vector<std::string> types;
     Json rope = Json::array(), experts = Json::array();
     for (int64_t i = 0; i < config.layers; ++i) {
         const LayerConfig layer = config.layer(i);
-        types.emplace_back(layer.attention.chunk > 0 ? chunked : full);
-        rope.push(layer.attention.rope ? 1 : 0);
+        types.emplace_back(layer.grouped().chunk > 0 ? chunked : full);
+        rope.push(layer.grouped().rope ? 1 : 0);
         if (!layer.is_dense()) experts.push(i);
     }
     const int64_t dense = config.feed_forward.hidden;

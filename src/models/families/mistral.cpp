@@ -23,7 +23,7 @@ DecoderConfig from_hub(const JsonView& json) {
     // transformers' defaults
     DecoderConfig config = {
         .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 131072};
-    config.attention.kv_heads = 8;
+    config.grouped().kv_heads = 8;
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     read_hub_window(json, config, true, {});
@@ -35,7 +35,7 @@ void to_hub(Json& json, const DecoderConfig& config) {
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
-    json.set("sliding_window", config.attention.window > 0 ? Json(config.attention.window) : Json());
+    json.set("sliding_window", config.head_sizes().window > 0 ? Json(config.head_sizes().window) : Json());
 }
 
 }  // namespace
@@ -66,10 +66,10 @@ ModelFamily mistral_family() {
                                   .dim = row.dim,
                                   .layers = row.layers,
                                   .vocab = row.vocab,
-                                  .attention = {.heads = row.heads,
-                                                .kv_heads = row.kv_heads,
-                                                .head_dim = row.dim / row.heads,
-                                                .window = row.window},
+                                  .attention = GroupedAttentionConfig{.heads = row.heads,
+                                                                      .kv_heads = row.kv_heads,
+                                                                      .head_dim = row.dim / row.heads,
+                                                                      .window = row.window},
                                   .feed_forward = {.hidden = row.hidden},
                                   .rope = {.theta = row.theta, .layout = RopeLayout::half_split},
                                   .max_seq_len = row.max_seq_len});

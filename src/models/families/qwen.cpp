@@ -5,6 +5,7 @@
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -27,9 +28,9 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64
             .dim = row.dim,
             .layers = row.layers,
             .vocab = row.vocab,
-            .attention = {.heads = row.heads,
-                          .kv_heads = row.kv_heads,
-                          .head_dim = head_dim > 0 ? head_dim : row.dim / row.heads},
+            .attention = GroupedAttentionConfig{.heads = row.heads,
+                                                .kv_heads = row.kv_heads,
+                                                .head_dim = head_dim > 0 ? head_dim : row.dim / row.heads},
             .feed_forward = {.hidden = row.hidden},
             .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
             .norm_eps = row.norm_eps,
@@ -44,7 +45,7 @@ DecoderConfig read_usual(const JsonView& json, int64_t head_dim, bool has_expert
     // transformers' defaults
     DecoderConfig config = {
         .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
-    config.attention.head_dim = head_dim;
+    config.grouped().head_dim = head_dim;
     read_hub_fields(json, config);
     read_hub_rope(json, config.rope, config.max_seq_len);
     const bool has_window = json.boolean("use_sliding_window", false);
@@ -53,7 +54,7 @@ DecoderConfig read_usual(const JsonView& json, int64_t head_dim, bool has_expert
     } else {  // a window is in all layers, whatever these keys say
         for (const char* idle : {"max_window_layers", "layer_types"}) json.find(idle);
         if (has_window && !is_null(json, "sliding_window"))
-            config.attention.window = at_least(1, json, "sliding_window", 4096);
+            config.grouped().window = at_least(1, json, "sliding_window", 4096);
         else
             json.find("sliding_window");
     }
@@ -65,13 +66,13 @@ void write_usual(Json& json, const DecoderConfig& config, const char* architectu
     write_hub_fields(json, config);
     write_hub_constants(json, constants);
     write_hub_rope(json, config.rope);
-    json.set("use_sliding_window", config.attention.window > 0);
+    json.set("use_sliding_window", config.head_sizes().window > 0);
     write_hub_window(json, config);
 }
 
 DecoderConfig read_qwen2(const JsonView& json) {
     DecoderConfig config = read_usual(json, 0);
-    config.attention.bias = AttentionBias::qkv;
+    config.grouped().bias = AttentionBias::qkv;
     return config;
 }
 void write_qwen2(Json& json, const DecoderConfig& config) {
@@ -81,6 +82,16 @@ void write_qwen2(Json& json, const DecoderConfig& config) {
 // Both architectures of Qwen 3: experts in the layers that decoder_sparse_step chooses.
 constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
 
+// A choice without the layers whose numbers are in a list.
+LayerChoice without_layers(const LayerChoice& choice, int64_t layers, const JsonView& list) {
+    std::vector<bool> has;
+    for (int64_t i = 0; i < layers; ++i) has.push_back(choice.has(i));
+    for (const JsonView& entry : list.elements())
+        if (entry.integer() >= 0 && entry.integer() < layers) has[size_t(entry.integer())] = false;
+    if (std::ranges::find(has, true) == has.end()) list.reject("must leave a layer with experts");
+    return LayerChoice::of(has);
+}
+
 void read_experts(const JsonView& json, DecoderConfig& config) {
     config.moe = {.experts = at_least(1, json, either_key(json, "num_local_experts", "num_experts"), 128),
                   .top_k = at_least(1, json, "num_experts_per_tok", 8),
@@ -89,8 +100,8 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
     const int64_t step = at_least(1, json, "decoder_sparse_step", 1);
     config.moe_layers = {.period = step, .first = step - 1};
     if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
-        dense->reject("must be empty (other lists are not implemented yet)");
-    if (step == 1) config.feed_forward = {};
+        config.moe_layers = without_layers(config.moe_layers, config.layers, *dense);
+    if (config.moe_layers == LayerChoice{}) config.feed_forward = {};
     read_hub_balance(json, config);
 }
 
@@ -98,8 +109,8 @@ DecoderConfig read_qwen3(const JsonView& json) {
     const bool has_experts = json["architectures"].strings().front() == moe_qwen3;
     DecoderConfig config = read_usual(json, has_experts ? 0 : 128, has_experts);
     if (has_experts) read_experts(json, config);
-    config.attention.qk_norm = QkNorm::before_rope;
-    if (json.boolean("attention_bias", false)) config.attention.bias = AttentionBias::all;
+    config.grouped().qk_norm = QkNorm::before_rope;
+    if (json.boolean("attention_bias", false)) config.grouped().bias = AttentionBias::all;
     return config;
 }
 void write_qwen3(Json& json, const DecoderConfig& config) {
@@ -107,17 +118,22 @@ void write_qwen3(Json& json, const DecoderConfig& config) {
     const bool has_experts = m.experts > 0;
     write_usual(json, config, has_experts ? moe_qwen3 : dense_qwen3, has_experts ? "qwen3_moe" : "qwen3");
     if (has_experts) {
+        const LayerChoice& experts = config.moe_layers;
+        const bool is_step = experts == LayerChoice{.period = experts.period, .first = experts.period - 1};
+        Json dense = Json::array();
+        for (int64_t i = 0; i < config.layers; ++i)
+            if (!is_step && !experts.has(i)) dense.push(i);
         json.set("num_experts", m.experts)
             .set("num_experts_per_tok", m.top_k)
             .set("moe_intermediate_size", m.hidden)
             .set("norm_topk_prob", m.normalise)
-            .set("decoder_sparse_step", config.moe_layers.period)
-            .set("mlp_only_layers", Json::array());
+            .set("decoder_sparse_step", is_step ? experts.period : 1)
+            .set("mlp_only_layers", std::move(dense));
         write_hub_balance(json, config);
     }
     // the width of dense layers, of which there may be none
     if (config.feed_forward.hidden == 0) json.set("intermediate_size", 3 * m.hidden);
-    json.set("attention_bias", config.attention.bias == AttentionBias::all);
+    json.set("attention_bias", config.grouped().bias == AttentionBias::all);
 }
 
 // torchtitan's rule of 2026: one distribution for all matrices, but a narrower one for those that write to
@@ -168,7 +184,7 @@ ModelFamily qwen2_family() {
     };
     for (const Row& row : rows) {
         made.flavors.push_back(flavor("qwen2", row, 0, 131072));
-        made.flavors.back().attention.bias = AttentionBias::qkv;
+        made.flavors.back().grouped().bias = AttentionBias::qkv;
     }
     return made;
 }
@@ -192,7 +208,7 @@ ModelFamily qwen3_family() {
     };
     for (const Row& row : rows) {
         made.flavors.push_back(flavor("qwen3", row, 128, 40960));
-        made.flavors.back().attention.qk_norm = QkNorm::before_rope;
+        made.flavors.back().grouped().qk_norm = QkNorm::before_rope;
     }
     struct MoeRow {
         Row row;
@@ -206,7 +222,7 @@ ModelFamily qwen3_family() {
     };
     for (const MoeRow& row : moe_rows) {
         DecoderConfig config = flavor("qwen3", row.row, 128, 40960);
-        config.attention.qk_norm = QkNorm::before_rope;
+        config.grouped().qk_norm = QkNorm::before_rope;
         config.rope.theta = row.theta;
         config.moe = {.experts = row.experts,
                       .top_k = 8,

@@ -26,8 +26,8 @@ int64_t bytes_read() {
 DecoderConfig model_to_read() {
     DecoderConfig model = tiny_config(4);
     model.dim = 128;
-    model.attention.heads = model.attention.kv_heads = 4;
-    model.attention.head_dim = 32;
+    model.grouped().heads = model.grouped().kv_heads = 4;
+    model.grouped().head_dim = 32;
     model.feed_forward.hidden = 256;
     model.vocab = 512;
     model.ffn_rule.reset();

@@ -80,8 +80,8 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         // large tables and little work: 100 MiB and more, quickly trained
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
-        c.model.attention.heads = c.model.attention.kv_heads = 8;
-        c.model.attention.head_dim = 32;
+        c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+        c.model.grouped().head_dim = 32;
         c.model.vocab = 20480 * shape.tp;
         c.types = {Dtype::f32,
                    world.size() == 2 ? Dtype::bf16 : Dtype::f32};  // each type compiles its own kernels
@@ -94,7 +94,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         set_attention(c.model, number % attention_kinds);
         if (number % 2 == 1) set_rope_part(c.model);
         set_experts(c.model, number % expert_kinds);
-        c.model.mtp_layers = number % 4 == 3 ? 1 : 0;
+        c.model.mtp.layers = number % 4 == 3 ? 1 : 0;
         check_taken(c, world);
     }
 }
@@ -108,13 +108,13 @@ TEST_CASE("memory: a process of a pipeline takes the planned memory") {
         // wide layers, so that a stage without a table also has 100 MiB and more
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
-        c.model.attention.heads = c.model.attention.kv_heads = 8;
-        c.model.attention.head_dim = 32;
+        c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+        c.model.grouped().head_dim = 32;
         c.model.feed_forward.hidden = 6144;
         c.model.layers = 2 * shape.pp;
         c.model.vocab = 4096;
         c.types = {Dtype::f32, world.size() == 2 ? Dtype::bf16 : Dtype::f32};
-        c.model.mtp_layers = shape.dp_shard > 1 ? 1 : 0;
+        c.model.mtp.layers = shape.dp_shard > 1 ? 1 : 0;
         c.pipeline = pipeline_of("1F1B", shape.pp, 2 * shape.pp, 1, c.model);
         c.sequences = 2 * shape.pp;
         c.seq_len = 64;

@@ -64,25 +64,28 @@ struct Kind {
     int64_t depths;          // of multi-token prediction
     int recipe;              // see set_recipe
     int frozen;              // see set_frozen
+    const char* layers;      // see set_layer_choices; null: regular choices
 };
-constexpr std::array kinds = {Kind{false, "AdamW", 1, 2, 0, 0, 0}, Kind{true, "Muon", 2, 1, 1, 1, 2},
-                              Kind{false, "Muon", 3, 3, 1, 2, 0}, Kind{true, "AdamW", 5, 4, 0, 3, 1}};
+constexpr std::array kinds = {
+    Kind{false, "AdamW", 1, 2, 0, 0, 0, nullptr}, Kind{true, "Muon", 2, 1, 1, 1, 2, "1101001"},
+    Kind{false, "Muon", 3, 3, 1, 2, 0, nullptr}, Kind{true, "AdamW", 5, 4, 0, 3, 1, "110"}};
 
 MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types) {
     MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
     c.model.layers = 7;  // divided among eight stages; the last has no layer
-    c.model.attention.heads = 8;
-    c.model.attention.kv_heads = 4;
-    c.model.attention.head_dim = 4;
+    c.model.grouped().heads = 8;
+    c.model.grouped().kv_heads = 4;
+    c.model.grouped().head_dim = 4;
     c.model.feed_forward.hidden = 23;
     c.model.vocab = vocab;
     c.model.tied = kind.tied;
     c.optimizer.name = kind.optimizer;
     set_attention(c.model, kind.attention);
     set_experts(c.model, kind.experts);
+    if (kind.layers) set_layer_choices(c.model, kind.layers);
     c.model.moe.experts = round_up(c.model.moe.experts, 8 * c.model.moe.groups);
     c.exchanges.expert_capacity = kind.tied ? 2 : 0.3;
-    c.model.mtp_layers = kind.depths;
+    c.model.mtp.layers = kind.depths;
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};

@@ -61,7 +61,7 @@ TEST_CASE("config: a Hugging Face folder is read by rank 0") {
     const DecoderConfig model = model_from_deck(config, world);
     CHECK(model.dim == 64);
     CHECK(model.rope.theta == 123456.7);
-    CHECK(model.attention.kv_heads == 4);
+    CHECK(model.head_sizes().kv_heads == 4);
     config.model.hf_assets_path = "/no/such/path";
     CHECK_THROWS_AS(model_from_deck(config, world), ConfigError);
 }

@@ -143,7 +143,7 @@ TEST_CASE("engine: the memory of reductions is allocated before the first step")
          meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
             MeshCase c = {.mesh = shape, .model = tiny_config()};
-            c.model.attention.heads = c.model.attention.kv_heads = 4;
+            c.model.grouped().heads = c.model.grouped().kv_heads = 4;
             c.model.layers = 4;
             c.exchanges.context.exchange = exchange;
             c.pipeline = pipeline_of("1F1B", shape.pp, 2 * shape.pp, 1, c.model);
@@ -191,7 +191,7 @@ TEST_CASE("engine: layers report what tensor-parallel ranks exchange, and need f
     if (world.size() < 2 || world.size() > 4) return;
     for (const bool split_loss : {true, false}) {
         MeshCase c = {.mesh = {.tp = world.size()}, .model = tiny_config()};
-        c.model.attention.heads = c.model.attention.kv_heads = 4;
+        c.model.grouped().heads = c.model.grouped().kv_heads = 4;
         c.exchanges.split_loss = split_loss;
         CAPTURE(c.name());
         Mesh mesh(world.split(0, "world"), c.mesh);

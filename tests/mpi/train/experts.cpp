@@ -48,8 +48,8 @@ void check_divisions(bool every_capacity) {
             for (const double capacity : capacities) {
                 if (!every_capacity && capacity != one) continue;
                 MeshCase c = {.mesh = view, .model = tiny_config()};
-                c.model.attention.heads = c.model.attention.kv_heads = 8;
-                c.model.attention.head_dim = 4;
+                c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+                c.model.grouped().head_dim = 4;
                 set_experts(c.model, 1 + draw(expert_kinds - 1));
                 c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
                 c.seq_len = 4 * mesh.cp * mesh.tp;
@@ -86,8 +86,8 @@ TEST_CASE("experts: those without rows have no gradient, whatever was in its mem
                 continue;
             }
             MeshCase c = {.mesh = view, .model = tiny_config()};
-            c.model.attention.heads = c.model.attention.kv_heads = 8;
-            c.model.attention.head_dim = 4;
+            c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+            c.model.grouped().head_dim = 4;
             set_experts(c.model, 1 + int(number) % (expert_kinds - 1));
             c.seq_len = 2 * mesh.cp * mesh.tp;
             if (mesh.pp > 1) set_schedule(c, schedules()[number % schedules().size()]);
@@ -124,8 +124,8 @@ TEST_CASE("experts: 8-bit products on several ranks equal those of one rank with
         for (const MeshShape& view : views_of(mesh)) {
             MeshCase c = {.mesh = view, .model = tiny_config()};
             c.model.dim = 32;
-            c.model.attention.heads = c.model.attention.kv_heads = 8;
-            c.model.attention.head_dim = 4;
+            c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+            c.model.grouped().head_dim = 4;
             set_experts(c.model, 1 + int(number) % (expert_kinds - 1));
             c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
             c.model.moe.hidden = 32 * mesh.tp;
@@ -163,8 +163,8 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
             for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
                 if (world.size() == 8 && mode != Stream::Mode::threaded) continue;
                 MeshCase c = {.mesh = view, .model = tiny_config()};
-                c.model.attention.heads = c.model.attention.kv_heads = 8;
-                c.model.attention.head_dim = 4;
+                c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+                c.model.grouped().head_dim = 4;
                 c.seq_len = 4 * view.cp * view.tp;
                 if (world.size() == 8) c.model.layers = 8;  // two in each stage
                 set_experts(c.model, 1 + draw(expert_kinds - 1));
@@ -219,11 +219,11 @@ TEST_CASE("experts: deferred streams take the steps of one rank, with 20 seeds")
         std::vector<MeshShape> views;
         while (views.empty()) views = views_of(meshes[draw(meshes.size())]);
         MeshCase c = {.mesh = views[draw(views.size())], .model = tiny_config()};
-        c.model.attention.heads = c.model.attention.kv_heads = 8;
-        c.model.attention.head_dim = 4;
+        c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+        c.model.grouped().head_dim = 4;
         set_experts(c.model, 1 + int(draw(expert_kinds - 1)));
         c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
-        c.model.mtp_layers = int64_t(draw(2));
+        c.model.mtp.layers = int64_t(draw(2));
         c.seq_len = 4 * c.mesh.cp * c.mesh.tp;
         c.local_batches = 1 + int64_t(draw(2));
         c.exchanges.expert_capacity = std::array{0.3, 1.0, 1e9}[draw(3)];

@@ -19,9 +19,9 @@ using Arrays = std::map<std::string, std::vector<double>>;
 
 MeshCase case_of(const MeshShape& mesh) {
     MeshCase c = {.mesh = mesh, .model = tiny_config(), .types = {Dtype::f32, Dtype::bf16}};
-    c.model.attention.heads = 8;
-    c.model.attention.kv_heads = 4;
-    c.model.attention.head_dim = 4;
+    c.model.grouped().heads = 8;
+    c.model.grouped().kv_heads = 4;
+    c.model.grouped().head_dim = 4;
     c.seq_len = 4 * mesh.cp * mesh.tp;
     c.gather.most_summed = 200;  // several pieces of each matrix
     return c;
@@ -195,7 +195,7 @@ TEST_CASE("gradient_dtype: on meshes that divide tokens, gradients are near thos
         for (const int experts : layout.experts) {
             MeshCase c = case_of(layout.mesh);
             c.document_mask = layout.documents;
-            c.model.mtp_layers = layout.depths;
+            c.model.mtp.layers = layout.depths;
             c.exchanges.context.exchange = layout.exchange;
             c.exchanges.overlap_tokens = true;
             c.exchanges.expert_capacity = 0.5;  // several rounds

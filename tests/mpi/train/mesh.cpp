@@ -21,9 +21,9 @@ namespace {
 // No degree divides these sizes evenly, except where it must.
 DecoderConfig model_for(const MeshShape& mesh, bool tied) {
     DecoderConfig model = tiny_config();
-    model.attention.heads = 8;
-    model.attention.kv_heads = mesh.tp * mesh.cp > 4 ? 8 : 4;
-    model.attention.head_dim = 4;
+    model.grouped().heads = 8;
+    model.grouped().kv_heads = mesh.tp * mesh.cp > 4 ? 8 : 4;
+    model.grouped().head_dim = 4;
     model.feed_forward.hidden = 23;
     model.layers = 3;
     model.tied = tied;
@@ -151,7 +151,7 @@ TEST_CASE("mesh: every pair of choices occurs in some case, and the full product
         std::set<std::string> names;
         size_t named = 0;
         for (const MeshVariant& v : all)
-            if (const MeshCase c = v.mesh_case(); !c.model.attention.is_latent()) {
+            if (const MeshCase c = v.mesh_case(); !c.model.is_latent()) {
                 names.insert(c.name());
                 ++named;
             }

@@ -50,14 +50,14 @@ void check_bits(bool every_type) {
             const StateTypes& types = all_types[t];
             MeshCase c = {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
-            c.model.attention.heads = c.model.attention.kv_heads = 8;
+            c.model.grouped().heads = c.model.grouped().kv_heads = 8;
             c.model.layers = 3;
             set_attention(c.model, int(number + t) % attention_kinds);
             if (number % 2 == 1) set_rope_part(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
             set_expert_ranks(c, int(number / 2 + t) % 4);
             c.exchanges.expert_capacity = number % 2 == 0 ? 0.3 : 2;
-            c.model.mtp_layers = int64_t(number / 2 + t) % 2;
+            c.model.mtp.layers = int64_t(number / 2 + t) % 2;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
             set_recipe(c, int(number + 2 * t) % recipe_choices);

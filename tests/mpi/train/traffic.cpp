@@ -86,9 +86,9 @@ int64_t all_reduce(int64_t n, int64_t ranks, int64_t element) {
 // Keys and values, their gradients, and the data that go with them, of a layer and a micro-batch of T tokens
 // on this rank. If the block is recomputed, the forward counts twice.
 int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
-    const int64_t P = c.mesh.cp, H = c.model.attention.heads / c.mesh.tp,
-                  K = c.model.attention.kv_heads / c.mesh.tp, d = c.model.attention.head_dim, e = 8, a = 8,
-                  forwards = again ? 2 : 1;
+    const int64_t P = c.mesh.cp, H = c.model.head_sizes().heads / c.mesh.tp,
+                  K = c.model.head_sizes().kv_heads / c.mesh.tp, d = c.model.head_sizes().head_dim, e = 8,
+                  a = 8, forwards = again ? 2 : 1;
     if (P == 1) return 0;
     switch (c.exchanges.context.exchange) {
         case ContextExchange::all_gather: return (P - 1) * T * 2 * K * d * ((forwards + 1) * e + a);
@@ -139,8 +139,8 @@ public:
     Matrix table() const { return {part(m_.vocab), m_.dim}; }
     Matrix norm() const { return {m_.dim, 1, true}; }
     std::vector<Matrix> block() const {
-        const int64_t hidden = part(m_.feed_forward.hidden), heads = m_.attention.heads / tp_,
-                      kv_heads = m_.attention.kv_heads / tp_, d = m_.attention.head_dim;
+        const int64_t hidden = part(m_.feed_forward.hidden), heads = m_.head_sizes().heads / tp_,
+                      kv_heads = m_.head_sizes().kv_heads / tp_, d = m_.head_sizes().head_dim;
         std::vector<Matrix> all = {norm(), {(heads + 2 * kv_heads) * d, m_.dim}, {m_.dim, heads * d}, norm()};
         if (m_.moe.experts > 0) {  // the router; for the others see sent_for_shards_of_experts
             all.push_back({m_.moe.experts, m_.dim, true});
@@ -399,8 +399,8 @@ DecoderConfig even_model() {
     DecoderConfig model = tiny_config();
     model.dim = 32;
     model.layers = 3;
-    model.attention.heads = model.attention.kv_heads = 8;
-    model.attention.head_dim = 4;
+    model.grouped().heads = model.grouped().kv_heads = 8;
+    model.grouped().head_dim = 4;
     model.feed_forward.hidden = 24;
     model.vocab = 48;
     return model;
@@ -458,7 +458,7 @@ TEST_CASE("traffic: scales of rows, columns and blocks are gathered with tokens,
     for (const Recipe recipe : {Recipe::rowwise, Recipe::rowwise_with_gw_hp, Recipe::mx_floor}) {
         MeshCase c = {.mesh = {.tp = P}, .model = even_model(), .local_batches = 2, .seq_len = 32 * P};
         c.model.dim = 32 * P;
-        c.model.attention.head_dim = 4 * P;
+        c.model.grouped().head_dim = 4 * P;
         c.model.feed_forward.hidden = 64 * P;
         c.types.precision = {.linear = recipe, .filter_fqns = {"output"}};
         check_traffic(c, world);

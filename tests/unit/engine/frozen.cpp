@@ -24,7 +24,7 @@ constexpr int64_t dim = 32, hidden = 48, vocab = 64, length = 16;
 DecoderConfig llama(bool tied = false) {
     DecoderConfig config = tiny_config(4, tied);
     config.dim = dim;
-    config.attention = {.heads = 4, .kv_heads = 4, .head_dim = 8};
+    config.attention = GroupedAttentionConfig{.heads = 4, .kv_heads = 4, .head_dim = 8};
     config.feed_forward.hidden = hidden;
     config.vocab = vocab;
     return config;
@@ -241,7 +241,7 @@ TEST_CASE("frozen: mistakes name the pattern") {
     CHECK_THAT(error_of_freezing({"weight"}), Contains("model.frozen matches every parameter"));
     CHECK_THAT(error_of_freezing({"("}), Contains("model.frozen: \"(\": is not a regular expression"));
     DecoderConfig biased = llama();
-    biased.attention.bias = AttentionBias::qkv;
+    biased.grouped().bias = AttentionBias::qkv;
     CHECK_THROWS_WITH(Engine(biased, freezing({R"(attention\.wq)"})),
                       Contains("model.frozen: layers.0.attention.wq.bias and layers.0.attention.wk.bias are "
                                "stored together, so that both must be frozen or neither"));

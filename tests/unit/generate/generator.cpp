@@ -164,10 +164,10 @@ TEST_CASE("generator: logits with the cache are those of the whole text, in ever
     scaled.rope.scaling = Llama3Scaling{.factor = 4, .original_positions = 8};
     scaled.rope.layout = RopeLayout::half_split;
     scaled.tied = true;
-    plain.attention.kv_heads = plain.attention.heads;
+    plain.grouped().kv_heads = plain.head_sizes().heads;
     plain.norm_type = NormType::np_layer_norm;
-    wide.attention.value_dim = 10;
-    narrow.attention.value_dim = 5;
+    wide.grouped().value_dim = 10;
+    narrow.grouped().value_dim = 5;
     std::vector<DecoderConfig> all = {grouped, scaled, plain, wide, narrow};
     for (const DecoderConfig& config : models_of_all_kinds()) all.push_back(config);
     for (const DecoderConfig& config : all)

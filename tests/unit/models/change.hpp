@@ -10,7 +10,7 @@
 namespace coeus::test {
 
 inline void change(std::string& value) {
-    value += "x";
+    value += "0";  // a name, or a choice of no layer
 }
 inline void change(int64_t& value) {
     ++value;

@@ -56,13 +56,102 @@ TEST_CASE("a description has the bytes that earlier versions wrote, and newer fi
         R"("norm_type":"rmsnorm","tied_embeddings":false,"max_seq_len":131072})";
     CHECK(describe_model(m) == plain);
     m.rope.scaling = {};
-    m.attention.value_dim = 4;
+    m.grouped().value_dim = 4;
     m.rope.layout = RopeLayout::half_split;
     const std::string text = describe_model(m);
     CHECK_THAT(text, !Contains("rope_scaling") && Contains(R"("v_head_dim":4)") &&
                          Contains(R"("rope_layout":"half_split")"));
     m.ffn_rule.reset();
     CHECK(model_from_description(text, "x") == m);
+}
+
+TEST_CASE("an irregular choice of layers is described by its word, and a list does not fit other layers") {
+    DecoderConfig m = tiny_config(6);
+    set_attention(m, 5);
+    set_experts(m, 1);
+    m.grouped().window = 4;
+    CHECK_THAT(describe_model(m), !Contains("layers\":\""));
+    for (const char* word : {"110", "110100"}) {
+        CAPTURE(word);
+        DecoderConfig irregular = m;
+        set_layer_choices(irregular, word);
+        const std::string text = describe_model(irregular);
+        for (const char* name : {"window_layers", "nope_layers", "moe.layers"})
+            CHECK_THAT(text, Contains(fmt::format(R"("{}":"{}")", name, word)));
+        CHECK(model_from_description(text, "x") == irregular);
+        CHECK(differences(m, irregular).size() == 5);  // the words, and the period and first layer of one
+        const auto with_layers = [&](int64_t layers) {
+            DecoderConfig other = irregular;
+            override_fields(other, [&](const std::string& name) {
+                return name == "n_layers" ? std::optional<FieldValue>(layers) : std::nullopt;
+            });
+            return other;
+        };
+        CHECK(with_layers(6) == irregular);
+        if (std::string(word) == "110")
+            CHECK_FALSE(with_layers(9).layer(8).head_sizes().window > 0);
+        else
+            CHECK_THROWS_WITH(with_layers(9),
+                              "model.n_layers = 9: llama3 tiny has a list of 6 layers (window_layers = "
+                              "\"110100\") that says which of them are alike, and no rule for others; remove "
+                              "model.n_layers, or change the list where the model comes from, such as in "
+                              "config.json");
+    }
+    m.windowed.word = "1x";
+    CHECK_THROWS_WITH(m.validate(),
+                      "model.window_layers = \"1x\": must have a 1 for each layer that is "
+                      "meant, and a 0 for others");
+}
+
+TEST_CASE("fields of a kind of attention that a model does not have are refused") {
+    const auto refusal = [](const char* family, const std::string& field, int64_t value) -> std::string {
+        DecoderConfig m = find_flavor(find_family(family), "debugmodel");
+        try {
+            override_fields(m, [&](const std::string& name) {
+                return name == field ? std::optional<FieldValue>(value) : std::nullopt;
+            });
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "taken";
+    };
+    for (const char* field : {"kv_lora_rank", "q_lora_rank", "qk_rope_head_dim"}) {
+        CHECK(refusal("llama3", field, 8) ==
+              fmt::format("model.{} = 8: llama3 debugmodel has attention without latents, and no such field; "
+                          "remove it",
+                          field));
+        CHECK(refusal("llama3", field, 0) == "taken");  // as it is
+        CHECK(refusal("deepseek_v3", field, 8) == "taken");
+    }
+    CHECK(refusal("deepseek_v3", "attention_chunk", 8) ==
+          "model.attention_chunk = 8: deepseek_v3 debugmodel has latent attention, and no such field; remove "
+          "it");
+    CHECK(refusal("deepseek_v3", "n_kv_heads", 8) ==
+          "model.n_kv_heads = 8: must be model.n_heads = 16 with latent attention");
+    const std::string latent = describe_model(find_flavor(find_family("deepseek_v3"), "debugmodel"));
+    const auto with = [](std::string description, const std::string& more) {
+        return description.insert(1, more);
+    };
+    for (const char* field : {R"("attention_sinks":true,)", R"("nope_period":2,)", R"("qk_norm":"none",)",
+                              R"("partial_rotary_factor":0.5,)"})
+        CHECK_THROWS_WITH(model_from_description(with(latent, field), "x.h5"),
+                          Contains("must be absent: deepseek_v3 debugmodel has latent attention"));
+    CHECK_THROWS_WITH(
+        model_from_description(with(describe_model(tiny_config()), R"("q_lora_rank":5,)"), "x.h5"),
+        Contains("q_lora_rank must be absent: llama3 tiny has attention without latents"));
+}
+
+TEST_CASE("models with different kinds of attention differ in what each of them has") {
+    DecoderConfig grouped = tiny_config(), latent = grouped;
+    set_attention(latent, 3);
+    latent.rope = grouped.rope;
+    std::string text;
+    for (const FieldDifference& found : differences(grouped, latent))
+        text += fmt::format("{} {} {}, ", found.field.name, found.ours, found.theirs);
+    CHECK(
+        text ==
+        "n_kv_heads 2 4, head_dim 6 10, kv_lora_rank none 7, q_lora_rank none 5, qk_rope_head_dim none 4, ");
+    CHECK(differences(latent, grouped).size() == 5);
 }
 
 TEST_CASE("experts with biases: old descriptions do not say that the rows of gate and up take turns") {

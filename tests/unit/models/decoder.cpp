@@ -42,7 +42,7 @@ bool has_deviation(const Tensor& t, double expected) {
 DecoderConfig small_config() {
     DecoderConfig config = tiny_config();
     config.dim = 96;
-    config.attention.head_dim = 24;
+    config.grouped().head_dim = 24;
     config.feed_forward.hidden = 128;
     config.layers = 3;
     config.vocab = 500;
@@ -130,7 +130,7 @@ TEST_CASE("each parameter of a decoder belongs to one segment, whichever rank ha
                                             DecoderPart{false, 1, 2, true}}) {
                 CAPTURE(tied, depths, part.text());
                 DecoderConfig config = tiny_config(2, tied);
-                config.mtp_layers = depths;
+                config.mtp.layers = depths;
                 const Decoder decoder(config, {}, 8, {}, {part}, {});
                 std::vector<const Storage*> of_segments;
                 for (const Segment& segment : decoder.segments()) {

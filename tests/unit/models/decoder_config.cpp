@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/decoder_config.hpp"
 
+#include "coeus/models/decoder.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -31,9 +32,9 @@ TEST_CASE("a model's shapes are checked") {
     CHECK(complaint([](DecoderConfig&) {}) == "");
     CHECK(complaint([](DecoderConfig& c) { c.dim = 0; }) == "model.dim = 0: must be at least 1");
     CHECK(complaint([](DecoderConfig& c) { c.layers = -1; }) == "model.n_layers = -1: must be at least 1");
-    CHECK(complaint([](DecoderConfig& c) { c.attention.heads = 0; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().heads = 0; }) ==
           "model.n_heads = 0: must be at least 1");
-    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 0; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().kv_heads = 0; }) ==
           "model.n_kv_heads = 0: must be at least 1");
     CHECK(complaint([](DecoderConfig& c) { c.feed_forward.hidden = 0; }) ==
           "model.ffn_hidden = 0: must be at least 1");
@@ -42,26 +43,26 @@ TEST_CASE("a model's shapes are checked") {
 
 TEST_CASE("heads must fit, and the nearest valid numbers are named") {
     CHECK(complaint([](DecoderConfig& c) {
-              c.attention.heads = 7;
-              c.attention.head_dim = 0;
+              c.grouped().heads = 7;
+              c.grouped().head_dim = 0;
           }) == "model.n_heads = 7: must divide model.dim = 24 (nearest: 6 or 8)");
     CHECK(complaint([](DecoderConfig& c) {
-              c.attention.heads = 48;
-              c.attention.head_dim = 0;
+              c.grouped().heads = 48;
+              c.grouped().head_dim = 0;
           }) == "model.n_heads = 48: must divide model.dim = 24 (nearest: 24)");
-    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 3; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().kv_heads = 3; }) ==
           "model.n_kv_heads = 3: must divide model.n_heads = 4 (nearest: 2 or 4)");
-    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 9; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().kv_heads = 9; }) ==
           "model.n_kv_heads = 9: must divide model.n_heads = 4 (nearest: 4)");
-    CHECK(complaint([](DecoderConfig& c) { c.attention.head_dim = 5; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().head_dim = 5; }) ==
           "model.head_dim = 5: must be even, because RoPE rotates pairs (nearest: 6)");
 }
 
 TEST_CASE("RoPE rotates whole pairs of a part of a head, and the nearest valid part is named") {
     const auto part = [](double fraction, int64_t head_dim = 6) {
         return complaint([=](DecoderConfig& c) {
-            c.attention.rope_fraction = fraction;
-            c.attention.head_dim = head_dim;
+            c.grouped().rope_fraction = fraction;
+            c.grouped().head_dim = head_dim;
         });
     };
     CHECK(part(1) == "");
@@ -88,18 +89,12 @@ TEST_CASE("RoPE rotates whole pairs of a part of a head, and the nearest valid p
             CAPTURE(head_dim, message);
             CHECK(part(std::stod(message.substr(message.find(nearest) + nearest.size())), head_dim) == "");
         }
-    CHECK(complaint([](DecoderConfig& c) {
-              set_attention(c, 3);
-              c.attention.rope_fraction = 0.5;
-          }) ==
-          "model.partial_rotary_factor = 0.5: must be 1 with latent attention, in which RoPE rotates "
-          "model.qk_rope_head_dim = 4 columns of a head");
 }
 
 TEST_CASE("RoPE of a part of a head changes neither parameters nor FLOPs") {
     DecoderConfig whole = tiny_config(), part = whole;
-    part.attention.rope_fraction = 1.0 / 3;
-    CHECK(part.attention.rotated_dim() == 2);
+    part.grouped().rope_fraction = 1.0 / 3;
+    CHECK(part.head_sizes().rotated_dim == 2);
     CHECK(part.parameters() == whole.parameters());
     CHECK(part.flops_per_token(64) == whole.flops_per_token(64));
 }
@@ -175,7 +170,7 @@ TEST_CASE("decoder configuration: the numbers of layers with experts") {
             for (const int64_t mtp : {0, 2}) {
                 CAPTURE(period, first, mtp);
                 model.moe_layers = {.period = period, .first = first};
-                model.mtp_layers = mtp;
+                model.mtp.layers = mtp;
                 int64_t row = 0;
                 for (int64_t layer = 0; layer < model.all_layers(); ++layer) {
                     CHECK(model.moe_row(layer) == row);
@@ -186,4 +181,57 @@ TEST_CASE("decoder configuration: the numbers of layers with experts") {
             }
     model.moe.experts = 0;
     CHECK(model.moe_rows() == 0);
+}
+
+TEST_CASE("a model's parameters are counted in one layer of each kind, and are those of the whole decoder") {
+    for (int attention = 0; attention < attention_kinds; ++attention)
+        for (int experts = 0; experts < expert_kinds; ++experts)
+            for (const int choice : {0, 1, 2, 3}) {
+                CAPTURE(attention, experts, choice);
+                DecoderConfig model = tiny_config(5, choice % 2 == 1);
+                set_attention(model, attention);
+                set_experts(model, experts);
+                if (choice > 1) set_layer_choices(model, choice == 2 ? "110" : "01101");
+                model.mtp.layers = choice;
+                model.validate();
+                const Decoder decoder(model, {}, 1);
+                int64_t all = 0, active = 0;
+                for (const Storage* storage : decoder.parameters().model())
+                    for (const Param& param : storage->params()) {
+                        if (param.is_exact) continue;
+                        all += param.shape.count();
+                        const bool is_of_experts = param.name.find(".moe.experts.") != std::string::npos;
+                        active += is_of_experts ? param.shape.count() / model.moe.experts * model.moe.top_k
+                                                : param.shape.count();
+                    }
+                CHECK(model.parameters() == all);
+                CHECK(model.active_parameters() == active);
+            }
+}
+
+TEST_CASE("models with more parameters than can be counted are refused before their number is an integer") {
+    constexpr int64_t most = int64_t(1) << 24;
+    const std::string refusal =
+        " parameters are more than the maximum of 1e15; reduce model.dim, "
+        "model.n_layers or model.ffn_hidden";
+    // one matrix is too large: heads of 2^24 columns together, or experts
+    CHECK(complaint([](DecoderConfig& c) { c.dim = c.grouped().heads = c.grouped().kv_heads = most; }) ==
+          "model: 1.7e+15" + refusal);
+    CHECK(complaint([](DecoderConfig& c) {
+              c.dim = c.grouped().heads = c.grouped().kv_heads = c.grouped().head_dim = most;
+          }) == "model: 4.7e+21" + refusal);
+    CHECK(complaint([](DecoderConfig& c) {
+              c.dim = most;
+              c.moe = {.experts = 1 << 16, .hidden = most};
+          }) == "model: 1.8e+19" + refusal);
+    // all matrices are small enough, and there are too many of them
+    CHECK(complaint([](DecoderConfig& c) {
+              c.dim = 1 << 20;
+              c.feed_forward.hidden = 1 << 20;
+              c.layers = 1 << 16;
+          }) == "model: 2.2e+17" + refusal);
+    CHECK(complaint([](DecoderConfig& c) {
+              c.dim = 1 << 20;
+              c.feed_forward.hidden = 1 << 20;
+          }) == "");
 }

@@ -77,7 +77,7 @@ TEST_CASE("stages are listed by the names of their modules") {
 
 TEST_CASE("stages by names: layers of multi-token prediction are in the stage of the output projection") {
     DecoderConfig model = tiny_config();
-    model.mtp_layers = 2;
+    model.mtp.layers = 2;
     const auto error_of = [&](std::vector<std::vector<std::string>> lists) {
         try {
             split_by_names(model, lists);
@@ -100,7 +100,7 @@ TEST_CASE("stages by names: layers of multi-token prediction are in the stage of
 TEST_CASE("the parts of a decoder make up the whole, each parameter once except for a tied table") {
     for (const auto& [tied, depths] : {std::pair(false, 0), std::pair(true, 0), std::pair(false, 2)}) {
         DecoderConfig model = tiny_config(4, tied);
-        model.mtp_layers = depths;
+        model.mtp.layers = depths;
         const Decoder whole(model, {}, 4);
         const auto parts = split_evenly(model, 3, {});
         int64_t elements = 0;

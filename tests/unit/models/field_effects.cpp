@@ -24,9 +24,9 @@ namespace {
 using Condition = std::function<bool(const DecoderConfig&)>;
 const std::map<std::string, Condition>& conditions() {
     const Condition never = [](const DecoderConfig&) { return false; },
-                    latent = [](const DecoderConfig&m) { return m.attention.is_latent(); },
-                    others = [](const DecoderConfig&m) { return !m.attention.is_latent(); },
-                    windowed = [](const DecoderConfig&m) { return m.attention.window > 0; },
+                    latent = [](const DecoderConfig&m) { return m.is_latent(); },
+                    others = [](const DecoderConfig&m) { return !m.is_latent(); },
+                    windowed = [](const DecoderConfig&m) { return m.head_sizes().window > 0; },
                     without_rope = [](const DecoderConfig&m) { return m.without_rope.period > 0; },
                     experts = [](const DecoderConfig&m) { return m.moe.experts > 0; },
                     groups = [](const DecoderConfig&m) { return m.moe.groups > 1; },
@@ -37,9 +37,11 @@ const std::map<std::string, Condition>& conditions() {
         {"latent_norm_eps", latent},
         {"window_period", windowed},
         {"window_first_layer", windowed},
+        {"window_layers", windowed},
         {"attention_chunk", others},
         {"nope_period", others},
         {"nope_first_layer", without_rope},
+        {"nope_layers", without_rope},
         {"temperature_scale", without_rope},
         {"temperature_floor", without_rope},
         {"moe.top_k", experts},
@@ -84,7 +86,7 @@ std::vector<DecoderConfig> kinds() {
     }
     // latent attention with a window, which no published model has
     all.push_back(all[3]);
-    all.back().attention.window = 3;
+    all.back().latent().window = 3;
     return all;
 }
 
@@ -96,13 +98,13 @@ TEST_CASE("every constant of a model's description changes its logits, wherever 
         const std::vector<double> plain = logits_of(config);
         int number = 0;
         for_each_field(config, [&](const ConfigField& field, const auto&) {
+            const int of_field = number++;
+            if (field.kind != FieldKind::constant) return;
             DecoderConfig other = config;
             int at = 0;
             for_each_field(other, [&](const ConfigField&, auto& value) {
-                if (at++ == number) change(value);
+                if (at++ == of_field) change(value);
             });
-            ++number;
-            if (field.kind != FieldKind::constant) return;
             const auto condition = conditions().find(field.name);
             if (condition != conditions().end() && !condition->second(config)) return;
             CAPTURE(describe_model(config), field.name);

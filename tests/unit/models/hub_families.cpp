@@ -32,8 +32,8 @@ TEST_CASE("config.json of Qwen and Mistral: both forms give the same numbers") {
     struct Expected {
         const char *architecture, *family;
         std::string before, now;
-        AttentionConfig attention;
-        LayerPattern windowed;
+        GroupedAttentionConfig attention;
+        LayerChoice windowed;
     };
     const Expected table[] = {
         {"Qwen2ForCausalLM",
@@ -65,7 +65,7 @@ TEST_CASE("config.json of Qwen and Mistral: both forms give the same numbers") {
             CHECK(m.family == e.family);
             CHECK(m.dim == 64);
             CHECK(m.layers == 4);
-            CHECK(m.attention == e.attention);
+            CHECK(m.grouped() == e.attention);
             CHECK(m.windowed == e.windowed);
             CHECK(m.feed_forward.hidden == 96);
             CHECK(m.rope == RopeConfig{.theta = 5e5, .layout = RopeLayout::half_split});
@@ -155,13 +155,13 @@ TEST_CASE("config.json of published models gives their flavours") {
         if (expected.family == "gpt_oss") set_router_aux_loss_coef(expected, 0.001);
         if (std::string(published.flavor) == "16B") expected.moe.sequence_balance = 0.001;
         const DecoderConfig read = model_from_hub(config_folder(folder, published.body));
-        if (expected.attention.is_latent()) {  // torchtitan has another length, epsilon and digits of mscale
+        if (expected.is_latent()) {  // torchtitan has another length, epsilon and digits of mscale
             auto& yarn = std::get<YarnScaling>(expected.rope.scaling);
             CHECK(std::get<YarnScaling>(read.rope.scaling).mscale == Approx(yarn.mscale).margin(0.01));
             yarn.mscale = yarn.mscale_all_dim = std::get<YarnScaling>(read.rope.scaling).mscale;
-            expected.norm_eps = expected.attention.latent_norm_eps = 1e-6;
+            expected.norm_eps = expected.latent().latent_norm_eps = 1e-6;
             expected.max_seq_len = 163840;
-            expected.mtp_layers = expected.layers == 61 ? 1 : 0;  // a flavour has none unless a deck asks
+            expected.mtp.layers = expected.layers == 61 ? 1 : 0;  // a flavour has none unless a deck asks
         }
         CHECK(read == expected);
         CHECK(read_hub_model(folder.path()).unknown_keys.empty());
@@ -233,32 +233,33 @@ TEST_CASE("config.json of Llama 4: layers without RoPE, chunks, temperature and 
     };
     const auto model = [&](const std::string& keys) { return model_from_hub(file(keys)); };
     const DecoderConfig usual = model("");
-    CHECK(usual.without_rope == LayerPattern{4, 3});
-    CHECK(usual.attention.chunk == 8192);
-    CHECK(usual.attention.temperature == Temperature{.scale = 0.1, .floor = 8192});
-    CHECK(usual.attention.qk_norm == QkNorm::after_rope);
-    CHECK(usual.moe_layers == LayerPattern{});
+    CHECK(usual.without_rope == LayerChoice{4, 3});
+    CHECK(usual.grouped().chunk == 8192);
+    CHECK(usual.grouped().temperature == Temperature{.scale = 0.1, .floor = 8192});
+    CHECK(usual.grouped().qk_norm == QkNorm::after_rope);
+    CHECK(usual.moe_layers == LayerChoice{});
     CHECK(usual.feed_forward.hidden == 0);
     CHECK((usual.moe.hidden == 24 && usual.moe.shared_hidden == 24 && usual.moe.gate.scales_input));
-    CHECK(usual.layer(3).attention.qk_norm == QkNorm::none);
-    CHECK(usual.layer(3).attention.temperature);
-    CHECK_FALSE(usual.layer(2).attention.temperature);
-    CHECK(model(R"(, "attention_chunk_size": null)").attention.chunk == 0);
-    CHECK(model(R"(, "attn_temperature_tuning": false, "use_qk_norm": false)").attention ==
-          AttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 16, .chunk = 8192});
-    CHECK(model(R"(, "no_rope_layers": [1, 1, 1, 1, 1, 1, 1, 1])").without_rope == LayerPattern{.period = 0});
-    CHECK(model(R"(, "no_rope_layers": [0, 1, 1, 0, 1, 1, 0, 1])").without_rope == LayerPattern{3, 0});
-    CHECK(model(R"(, "interleave_moe_layer_step": 2)").moe_layers == LayerPattern{2, 1});
+    CHECK(usual.layer(3).grouped().qk_norm == QkNorm::none);
+    CHECK(usual.layer(3).grouped().temperature);
+    CHECK_FALSE(usual.layer(2).grouped().temperature);
+    CHECK(model(R"(, "attention_chunk_size": null)").grouped().chunk == 0);
+    CHECK(model(R"(, "attn_temperature_tuning": false, "use_qk_norm": false)").grouped() ==
+          GroupedAttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 16, .chunk = 8192});
+    CHECK(model(R"(, "no_rope_layers": [1, 1, 1, 1, 1, 1, 1, 1])").without_rope == LayerChoice{.period = 0});
+    CHECK(model(R"(, "no_rope_layers": [0, 1, 1, 0, 1, 1, 0, 1])").without_rope == LayerChoice{3, 0});
+    CHECK(model(R"(, "no_rope_layers": [0, 0, 1, 0, 1, 1, 0, 1])").without_rope ==
+          LayerChoice{.word = "11010010"});
+    CHECK(model(R"(, "moe_layers": [0, 1, 2, 4, 5, 6])").moe_layers == LayerChoice{.word = "1110"});
+    CHECK(model(R"(, "interleave_moe_layer_step": 2)").moe_layers == LayerChoice{2, 1});
     CHECK(model(R"(, "interleave_moe_layer_step": 2)").feed_forward.hidden == 96);
-    CHECK(model(R"(, "moe_layers": [2, 5])").moe_layers == LayerPattern{3, 2});
+    CHECK(model(R"(, "moe_layers": [2, 5])").moe_layers == LayerChoice{3, 2});
     CHECK(model(R"(, "moe_layers": [])").moe.experts == 0);
     CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     const auto refusal = [&](const std::string& keys) { return message_of(file(keys)); };
     CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 1])"),
                Contains("no_rope_layers must have one entry for each of 8 layers"));
     CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 1, 1, 2, 1, 1, 0, 1])"), Contains("must be 0 or 1, is 2"));
-    CHECK_THAT(refusal(R"(, "no_rope_layers": [0, 0, 1, 0, 1, 1, 0, 1])"),
-               Contains("no_rope_layers must repeat regularly, which it does not in layer 2"));
     CHECK_THAT(refusal(R"(, "moe_layers": [1, 8])"), Contains("must be the number of a layer, is 8"));
     CHECK_THAT(
         refusal(R"(, "layer_types": ["chunked_attention", "full_attention", "chunked_attention",
@@ -310,12 +311,12 @@ TEST_CASE("config.json of gpt-oss: which layers have a window") {
     };
     const std::string full =
         R"(, "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention"])";
-    CHECK(model("").attention.window == 128);
-    CHECK(model("").windowed == LayerPattern{.period = 2});
-    CHECK(model(R"(, "sliding_window": 16)").attention.window == 16);
+    CHECK(model("").head_sizes().window == 128);
+    CHECK(model("").windowed == LayerChoice{.period = 2});
+    CHECK(model(R"(, "sliding_window": 16)").head_sizes().window == 16);
     for (const std::string& none : {full, R"(, "sliding_window": null)" + full}) {
         const DecoderConfig m = model(none);
-        CHECK(m.attention.window == 0);
+        CHECK(m.head_sizes().window == 0);
         write_json(hub_config_of(m), folder / "config.json");
         CHECK(model_from_hub(folder.path()).layer(0) == m.layer(0));
     }
@@ -326,9 +327,9 @@ TEST_CASE("config.json of Qwen 3 with experts: a window is in all layers, and he
     const DecoderConfig m = model_from_hub(config_folder(
         folder, four_layers("Qwen3MoeForCausalLM") +
                     R"(, "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 3)"));
-    CHECK(m.attention.head_dim == 16);
-    for (int64_t i = 0; i < 4; ++i) CHECK(m.layer(i).attention.window == 8);
-    CHECK(model_from_hub(config_folder(folder, four_layers("Qwen3MoeForCausalLM"))).attention.window == 0);
+    CHECK(m.head_sizes().head_dim == 16);
+    for (int64_t i = 0; i < 4; ++i) CHECK(m.layer(i).head_sizes().window == 8);
+    CHECK(model_from_hub(config_folder(folder, four_layers("Qwen3MoeForCausalLM"))).head_sizes().window == 0);
 }
 
 TEST_CASE("config.json of DeepSeek V3: the biases of the router are there without balancing, too") {
@@ -424,7 +425,7 @@ TEST_CASE("config.json of SmolLM is that of a Llama") {
         "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "rms_norm_eps": 1e-05,
         "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": true, "vocab_size": 49152)");
     const DecoderConfig m = model_from_hub(folder.path());
-    CHECK(m.attention == AttentionConfig{.heads = 9, .kv_heads = 3, .head_dim = 64});
+    CHECK(m.grouped() == GroupedAttentionConfig{.heads = 9, .kv_heads = 3, .head_dim = 64});
     CHECK(m.parameters() == 134515008);
     CHECK(read_hub_model(folder.path()).unknown_keys.empty());
 }
@@ -436,7 +437,7 @@ TEST_CASE("config.json of Llama and Qwen 3: attention_bias gives all four projec
             const TemporaryFolder folder;
             const DecoderConfig m = model_from_hub(config_folder(
                 folder, four_layers(architecture) + fmt::format(R"(, "attention_bias": {})", has)));
-            CHECK(m.attention.bias == (has ? AttentionBias::all : AttentionBias::none));
+            CHECK(m.grouped().bias == (has ? AttentionBias::all : AttentionBias::none));
             write_json(hub_config_of(m), folder / "config.json");
             CHECK(model_from_hub(folder.path()) == m);
         }
@@ -471,6 +472,8 @@ TEST_CASE("config.json of Qwen: which layers have a window") {
         {window + types("sfff"), "sfff"},
         {window + types("fsff"), "fsff"},
         {window + types("fffs"), "fffs"},
+        {window + types("ssfs"), "ssfs"},
+        {window + types("sfss"), "sfss"},
         {window + types("ssss"), "ssss"},
         {window + types("ffff"), "ffff"},
         {types("ffff"), "ffff"},
@@ -483,7 +486,7 @@ TEST_CASE("config.json of Qwen: which layers have a window") {
             const DecoderConfig m = model_from_hub(folder.path());
             std::string layers;
             for (int64_t i = 0; i < m.layers; ++i) {
-                const int64_t of_layer = m.layer(i).attention.window;
+                const int64_t of_layer = m.layer(i).head_sizes().window;
                 CHECK((of_layer == 0 || of_layer == 8));
                 layers += of_layer ? 's' : 'f';
             }
@@ -504,10 +507,6 @@ TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are re
             return message_of(config_folder(folder, four_layers(architecture) + keys));
         };
         const std::string full = R"("full_attention")", sliding = R"("sliding_attention")";
-        CHECK_THAT(message(window + types(fmt::format("{0}, {0}, {1}, {0}", sliding, full))),
-                   Contains("layer_types must repeat regularly, which it does not in layer 2"));
-        CHECK_THAT(message(window + types(fmt::format("{0}, {1}, {0}, {0}", sliding, full))),
-                   Contains("layer_types must repeat regularly, which it does not in layer 3"));
         for (const std::string& list : {fmt::format("{0}, {0}, {0}", sliding),
                                         fmt::format("{0}, {0}, {0}, {0}, {0}", full), std::string()})
             CHECK_THAT(message(window + types(list)),
@@ -528,6 +527,36 @@ TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are re
     }
 }
 
+TEST_CASE("config.json of Qwen 3 with experts: any layers may be dense, and are written") {
+    struct Expected {
+        const char *keys, *experts;  // of four layers
+    };
+    const Expected table[] = {{"", "1111"},
+                              {R"(, "mlp_only_layers": [0])", "0111"},
+                              {R"(, "mlp_only_layers": [2])", "1101"},
+                              {R"(, "mlp_only_layers": [1, 2, 7])", "1001"},
+                              {R"(, "decoder_sparse_step": 2)", "0101"},
+                              {R"(, "decoder_sparse_step": 2, "mlp_only_layers": [1])", "0001"},
+                              {R"(, "decoder_sparse_step": 2, "mlp_only_layers": [0])", "0101"}};
+    for (const Expected& e : table) {
+        CAPTURE(e.keys);
+        const TemporaryFolder folder;
+        config_folder(folder, four_layers("Qwen3MoeForCausalLM") + e.keys);
+        const DecoderConfig m = model_from_hub(folder.path());
+        std::string experts;
+        for (int64_t i = 0; i < m.layers; ++i) experts += m.layer(i).is_dense() ? '0' : '1';
+        CHECK(experts == e.experts);
+        CHECK((m.feed_forward.hidden == 0) == (experts == "1111"));
+        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+        write_json(hub_config_of(m), folder / "config.json");
+        CHECK(model_from_hub(folder.path()) == m);
+    }
+    const TemporaryFolder folder;
+    CHECK_THAT(message_of(config_folder(
+                   folder, four_layers("Qwen3MoeForCausalLM") + R"(, "mlp_only_layers": [0, 1, 2, 3])")),
+               Contains("mlp_only_layers must leave a layer with experts"));
+}
+
 TEST_CASE("config.json of Mistral: a window in all layers, or none") {
     const TemporaryFolder folder;
     const std::string sizes = four_layers("MistralForCausalLM");
@@ -535,7 +564,7 @@ TEST_CASE("config.json of Mistral: a window in all layers, or none") {
         CAPTURE(key);
         const DecoderConfig m =
             model_from_hub(config_folder(folder, sizes + R"(, "sliding_window": )" + key));
-        for (int64_t i = 0; i < m.layers; ++i) CHECK(m.layer(i).attention.window == window);
+        for (int64_t i = 0; i < m.layers; ++i) CHECK(m.layer(i).head_sizes().window == window);
         const Json written = hub_config_of(m);
         REQUIRE(written.find("sliding_window"));
         CHECK(written.find("sliding_window")->text() == key);
@@ -543,7 +572,7 @@ TEST_CASE("config.json of Mistral: a window in all layers, or none") {
         CHECK(model_from_hub(folder.path()) == m);
     }
     // transformers' default
-    CHECK(model_from_hub(config_folder(folder, sizes)).attention.window == 4096);
+    CHECK(model_from_hub(config_folder(folder, sizes)).head_sizes().window == 4096);
     CHECK_THAT(message_of(config_folder(folder, sizes + R"(, "sliding_window": 0)")),
                Contains("sliding_window must be at least 1, is 0"));
     CHECK_THAT(message_of(config_folder(folder, sizes + R"(, "sliding_window": "long")")),

@@ -32,7 +32,7 @@ TEST_CASE("config.json: both forms give the same numbers") {
         CHECK(m.flavor == "hf");
         CHECK(m.dim == 64);
         CHECK(m.layers == 2);
-        CHECK(m.attention == AttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 24});
+        CHECK(m.grouped() == GroupedAttentionConfig{.heads = 4, .kv_heads = 2, .head_dim = 24});
         CHECK(m.feed_forward.hidden == 96);
         CHECK(m.vocab == 272);
         CHECK(m.max_seq_len == 512);
@@ -181,7 +181,8 @@ TEST_CASE(
               config_folder(
                   folder,
                   R"("model_type": "mistral", "architectures": null, "num_key_value_heads": 4, )" + sizes))
-              .attention.window == 4096);
+              .head_sizes()
+              .window == 4096);
     CHECK(message_of(config_folder(folder, R"("model_type": "llama", )" + minimal_llama)) ==
           "read without complaint");
     // a type of another program, as in the folder of Kimi K2
@@ -238,12 +239,13 @@ TEST_CASE("config.json: what Python and transformers write and JSON or other pro
     CHECK(nulls.rope.layout == RopeLayout::half_split);
     CHECK(model_from_hub(
               config_folder(folder, four_layers("GptOssForCausalLM") + R"(, "attention_bias": null)"))
-              .attention.bias == AttentionBias::none);
+              .grouped()
+              .bias == AttentionBias::none);
     const DecoderConfig llama4 = model_from_hub(config_folder(
         folder,
         four_layers("Llama4ForCausalLM") + R"(, "use_qk_norm": null, "attn_temperature_tuning": null)"));
-    CHECK(llama4.attention.qk_norm == QkNorm::none);
-    CHECK_FALSE(bool(llama4.attention.temperature));
+    CHECK(llama4.grouped().qk_norm == QkNorm::none);
+    CHECK_FALSE(bool(llama4.grouped().temperature));
     // an empty rope_scaling is none: gpt-oss has its usual one
     CHECK((model_from_hub(config_folder(folder, four_layers("GptOssForCausalLM") + R"(, "rope_scaling": {})"))
                .rope.scaling ==
@@ -292,17 +294,19 @@ TEST_CASE("config.json: the family that a deck names is used if it has the archi
 TEST_CASE("config.json: keys that old files lack have their defaults") {
     const TemporaryFolder folder;
     const DecoderConfig m = model_from_hub(config_folder(folder, minimal_llama));
-    CHECK(m.attention.kv_heads == 4);
-    CHECK(m.attention.head_dim == 16);
+    CHECK(m.head_sizes().kv_heads == 4);
+    CHECK(m.head_sizes().head_dim == 16);
     CHECK(m.rope.theta == 10000);
     CHECK(m.norm_eps == 1e-6);
     CHECK(m.max_seq_len == 2048);
     CHECK_FALSE(m.tied);
     CHECK((m.rope.scaling == RopeScaling{}));
-    CHECK(model_from_hub(config_folder(folder, minimal_llama + R"(, "head_dim": 20)")).attention.head_dim ==
-          20);
+    CHECK(
+        model_from_hub(config_folder(folder, minimal_llama + R"(, "head_dim": 20)")).head_sizes().head_dim ==
+        20);
     CHECK(model_from_hub(config_folder(folder, minimal_llama + R"(, "num_key_value_heads": null)"))
-              .attention.kv_heads == 4);
+              .head_sizes()
+              .kv_heads == 4);
 }
 
 TEST_CASE("config.json: the deck chooses the family if several have the architecture") {
@@ -368,9 +372,10 @@ TEST_CASE("config.json: every flavour of every family survives writing and readi
             if (model.moe.experts > 0 && !model.moe.keeps_bias) {  // no place for balancing biases
                 model.moe.balance_rate = 0;
                 set_router_aux_loss_coef(model, 0.001);
-                if (model.attention.is_latent()) model.moe.sequence_balance = 0.001;
+                if (model.is_latent()) model.moe.sequence_balance = 0.001;
             }
-            model.attention.latent_norm_eps = AttentionConfig().latent_norm_eps;  // it has none
+            if (model.is_latent())  // it has none
+                model.latent().latent_norm_eps = LatentAttentionConfig().latent_norm_eps;
             CHECK(back == model);
         }
 }
@@ -391,7 +396,7 @@ TEST_CASE("config.json: a model that it cannot describe is refused by name") {
     CHECK(refusal([](DecoderConfig& m) { m.norm_type = NormType::layer_norm; }) ==
           "a model with norm_type = \"layernorm\" cannot be written as a Hugging Face folder: "
           "LlamaForCausalLM has \"rmsnorm\"");
-    CHECK(refusal([](DecoderConfig& m) { m.attention.value_dim = 8; }) ==
+    CHECK(refusal([](DecoderConfig& m) { m.grouped().value_dim = 8; }) ==
           "a model with v_head_dim = 8 cannot be written as a Hugging Face folder: LlamaForCausalLM has 0");
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.layout = RopeLayout::half_split; }),
                Contains("a model with rope_layout = \"half_split\" cannot be written"));
@@ -495,8 +500,8 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
         }
         return std::string("written");
     };
-    const auto windowed = [](DecoderConfig& m) { m.attention.window = 8; };
-    const auto alternating = [](DecoderConfig& m) { m.attention.window = 8, m.windowed.period = 2; };
+    const auto windowed = [](DecoderConfig& m) { m.grouped().window = 8; };
+    const auto alternating = [](DecoderConfig& m) { m.grouped().window = 8, m.windowed.period = 2; };
     for (const char* family : {"qwen2", "qwen3"}) {
         CHECK(refusal(family, windowed) == "written");
         CHECK(refusal(family, alternating) == "written");
@@ -508,13 +513,13 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
     CHECK(
         refusal("llama3", windowed) ==
         "a model with sliding_window = 8 cannot be written as a Hugging Face folder: LlamaForCausalLM has 0");
-    CHECK(refusal("qwen2", [](DecoderConfig& m) { m.attention.bias = AttentionBias::none; }) ==
+    CHECK(refusal("qwen2", [](DecoderConfig& m) { m.grouped().bias = AttentionBias::none; }) ==
           "a model with attention_bias = \"none\" cannot be written as a Hugging Face folder: "
           "Qwen2ForCausalLM has \"qkv\"");
-    CHECK(refusal("mistral", [](DecoderConfig& m) { m.attention.qk_norm = QkNorm::before_rope; }) ==
+    CHECK(refusal("mistral", [](DecoderConfig& m) { m.grouped().qk_norm = QkNorm::before_rope; }) ==
           "a model with qk_norm = \"before_rope\" cannot be written as a Hugging Face folder: "
           "MistralForCausalLM has \"none\"");
-    CHECK(refusal("qwen3", [](DecoderConfig& m) { m.attention.sinks = true; }) ==
+    CHECK(refusal("qwen3", [](DecoderConfig& m) { m.grouped().sinks = true; }) ==
           "a model with attention_sinks = true cannot be written as a Hugging Face folder: "
           "Qwen3ForCausalLM has false");
     // transformers rotates whole heads in all of these architectures
@@ -525,7 +530,7 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
                                                           {"qwen2", "Qwen2ForCausalLM"},
                                                           {"qwen3", "Qwen3ForCausalLM"},
                                                           {"gpt_oss", "GptOssForCausalLM"}})
-        CHECK(refusal(family, [](DecoderConfig& m) { m.attention.rope_fraction = 0.5; }) ==
+        CHECK(refusal(family, [](DecoderConfig& m) { m.grouped().rope_fraction = 0.5; }) ==
               fmt::format("a model with partial_rotary_factor = 0.5 cannot be written as a Hugging Face "
                           "folder: {} has 1.0",
                           architecture));

@@ -13,7 +13,7 @@ namespace {
 TEST_CASE("model config: the parts of a decoder are its segments, with and without multi-token prediction") {
     for (const int64_t depths : {0, 2}) {
         DecoderConfig config = tiny_config(3);
-        config.mtp_layers = depths;
+        config.mtp.layers = depths;
         const ModelConfig model(config);
         const Decoder decoder(config, {}, 8);
         CHECK(decoder.parts() == std::vector{model.whole()});
@@ -36,7 +36,7 @@ TEST_CASE("model config: the parts of a decoder are its segments, with and witho
 
 TEST_CASE("model config: equal layers are segments of one kind") {
     DecoderConfig config = tiny_config(4);
-    config.attention.window = 3;
+    config.grouped().window = 3;
     config.windowed = {.period = 2, .first = 1};
     const std::vector<int64_t> kinds = ModelConfig(config)->kinds_of_segments();
     REQUIRE(kinds.size() == 6);

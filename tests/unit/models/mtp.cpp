@@ -16,7 +16,7 @@ TEST_CASE(
     DecoderConfig m = find_flavor(find_family("deepseek_v3"), "671B");
     const int64_t without = m.parameters();
     const double flops = m.flops_per_token(4096);
-    m.mtp_layers = 1;
+    m.mtp.layers = 1;
     DecoderConfig shorter = find_flavor(find_family("deepseek_v3"), "671B");
     shorter.layers = 60;
     CHECK(m.parameters() - without == without - shorter.parameters() + 2 * 7168 * 7168 + 3 * 7168);
@@ -31,7 +31,7 @@ TEST_CASE(
     for (const char* family : {"deepseek_v3", "qwen3", "gpt_oss", "llama3"}) {
         CAPTURE(family);
         DecoderConfig small = find_flavor(find_family(family), "debugmodel");
-        small.mtp_layers = 2;
+        small.mtp.layers = 2;
         int64_t exact = 0;
         const Decoder decoder(small, {}, 8);
         for (const Storage& storage : decoder.parameters().storages())
@@ -42,7 +42,7 @@ TEST_CASE(
 
 TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last layer in a folder") {
     DecoderConfig m = find_flavor(find_family("deepseek_v3"), "671B");
-    m.mtp_layers = 1;
+    m.mtp.layers = 1;
     const ModelFamily& family = find_family("deepseek_v3");
     const auto place = [&](const std::string& name) { return family.hub_places(name, {4, 4}, m).at(0).name; };
     CHECK(place("mtp_layers.0.enorm.weight") == "model.layers.61.enorm.weight");
@@ -60,12 +60,12 @@ TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last laye
     CHECK_FALSE(family.hub_copy_of("lm_head.weight", m));
     CHECK_FALSE(family.hub_ignores("model.layers.61.shared_head.norm.weight", m));
     CHECK(family.hub_ignores("model.layers.62.enorm.weight", m));
-    m.mtp_layers = 0;
+    m.mtp.layers = 0;
     CHECK(family.hub_ignores("model.layers.61.shared_head.norm.weight", m));
-    m.mtp_layers = 1;
-    CHECK(family.from_hub(JsonView(hub_config_of(m), "config.json")).mtp_layers == 1);
+    m.mtp.layers = 1;
+    CHECK(family.from_hub(JsonView(hub_config_of(m), "config.json")).mtp.layers == 1);
     DecoderConfig llama = find_flavor(find_family("llama3"), "8B");
-    llama.mtp_layers = 1;
+    llama.mtp.layers = 1;
     CHECK_THROWS_WITH(hub_config_of(llama), Contains("a model with num_mtp_layers = 1 cannot be written"));
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a table is used by the embedding, by each depth, and by each of their
                           {true, false, true, 2, 5, 5}}) {
         CAPTURE(u.tied, u.embedding, u.head, u.depths);
         DecoderConfig config = tiny_config(2, u.tied);
-        config.mtp_layers = u.depths;
+        config.mtp.layers = u.depths;
         const Decoder decoder(config, {}, 8, {}, {DecoderPart{u.embedding, 0, 2, u.head}}, {});
         const Parameters& parameters = decoder.parameters();
         const auto uses_of = [&](const std::string& name) {

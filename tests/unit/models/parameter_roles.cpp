@@ -80,7 +80,7 @@ TEST_CASE("every parameter of every family has the role of its name") {
     for (const ModelFamily& family : model_families()) look(family.flavors.front());
     for (int number = 0; number < attention_kinds; ++number) {
         DecoderConfig config = tiny_config(3);
-        config.mtp_layers = 1;
+        config.mtp.layers = 1;
         set_attention(config, number);
         set_experts(config, number % expert_kinds);
         look(config);

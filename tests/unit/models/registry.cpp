@@ -66,7 +66,7 @@ TEST_CASE("Llama 3: shapes, parameters and FLOPs per token of every flavour") {
         const DecoderConfig& m = flavor("llama3", e.flavor);
         m.validate();
         CHECK(m.family == "llama3");
-        CHECK(m.attention.head_dim == e.head_dim);
+        CHECK(m.head_sizes().head_dim == e.head_dim);
         CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
         CHECK(m.flops_per_token(e.seq_len) == e.flops);
@@ -101,9 +101,9 @@ TEST_CASE("Llama 2: shapes and parameters of every flavour") {
         m.validate();
         CHECK(m.dim == e.dim);
         CHECK(m.layers == e.layers);
-        CHECK(m.attention.heads == e.heads);
-        CHECK(m.attention.kv_heads == e.kv_heads);
-        CHECK(m.attention.head_dim == e.dim / e.heads);
+        CHECK(m.head_sizes().heads == e.heads);
+        CHECK(m.head_sizes().kv_heads == e.kv_heads);
+        CHECK(m.head_sizes().head_dim == e.dim / e.heads);
         CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
         CHECK(m.rope.theta == 10000);
@@ -134,8 +134,8 @@ TEST_CASE("Qwen 3: shapes, parameters and FLOPs per token of every dense flavour
         m.validate();
         CHECK(m.dim == e.dim);
         CHECK(m.layers == e.layers);
-        CHECK(m.attention ==
-              AttentionConfig{
+        CHECK(m.grouped() ==
+              GroupedAttentionConfig{
                   .heads = e.heads, .kv_heads = 8, .head_dim = 128, .qk_norm = QkNorm::before_rope});
         CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
@@ -186,11 +186,11 @@ TEST_CASE("Llama 4: parameters, active parameters and FLOPs per token of every f
         CAPTURE(layer);
         const LayerConfig config = m.layer(layer);
         CHECK(config.is_dense() == (layer % 2 == 0));
-        CHECK(config.attention.rope == (layer % 4 != 0));
-        CHECK(config.attention.chunk == (layer % 4 != 0 ? 8192 : 0));
+        CHECK(config.grouped().rope == (layer % 4 != 0));
+        CHECK(config.grouped().chunk == (layer % 4 != 0 ? 8192 : 0));
     }
-    CHECK(flavor("llama4", "17bx128e").layer(0).attention.rope);
-    CHECK(flavor("llama4", "17bx128e").layer(0).attention.chunk == 0);
+    CHECK(flavor("llama4", "17bx128e").layer(0).grouped().rope);
+    CHECK(flavor("llama4", "17bx128e").layer(0).grouped().chunk == 0);
 }
 
 TEST_CASE("constants of flavours that no number of parameters shows") {
@@ -219,7 +219,7 @@ TEST_CASE("constants of flavours that no number of parameters shows") {
     CHECK((scout.rope.theta == 500000 && scout.rope.layout == RopeLayout::interleaved));
     CHECK((scout.max_seq_len == 10485760 && maverick.max_seq_len == 1048576));
     CHECK((scout.moe.top_k == 1 && scout.moe.gate.scales_input && !scout.moe.normalise));
-    CHECK(flavor("llama4", "debugmodel_irope").attention.chunk == 256);
+    CHECK(flavor("llama4", "debugmodel_irope").grouped().chunk == 256);
 }
 
 TEST_CASE("shared experts follow the width of the experts") {
@@ -238,9 +238,9 @@ TEST_CASE("shared experts follow the width of the experts") {
 }
 
 TEST_CASE("latent attention: wrong widths are refused") {
-    const auto refusal = [](const std::function<void(AttentionConfig&)>& change) -> std::string {
+    const auto refusal = [](const std::function<void(LatentAttentionConfig&)>& change) -> std::string {
         DecoderConfig m = flavor("deepseek_v3", "debugmodel");
-        change(m.attention);
+        change(m.latent());
         try {
             m.validate();
         } catch (const ConfigError& error) {
@@ -248,20 +248,13 @@ TEST_CASE("latent attention: wrong widths are refused") {
         }
         return "valid";
     };
-    CHECK(refusal([](AttentionConfig&) {}) == "valid");
-    CHECK(refusal([](AttentionConfig& a) { a.kv_heads = 8; }) ==
-          "model.n_kv_heads = 8: must be model.n_heads = 16 with latent attention");
-    CHECK(refusal([](AttentionConfig& a) { a.rope_dim = 63; }) ==
+    CHECK(refusal([](LatentAttentionConfig&) {}) == "valid");
+    CHECK(refusal([](LatentAttentionConfig& a) { a.rope_dim = 63; }) ==
           "model.qk_rope_head_dim = 63: must be even and less than model.head_dim = 192 (nearest: 64)");
-    CHECK(refusal([](AttentionConfig& a) { a.rope_dim = 192; }) ==
+    CHECK(refusal([](LatentAttentionConfig& a) { a.rope_dim = 192; }) ==
           "model.qk_rope_head_dim = 192: must be even and less than model.head_dim = 192 (nearest: 190)");
-    CHECK(refusal([](AttentionConfig& a) { a.sinks = true; }) ==
-          "model.kv_lora_rank = 512: latent attention has no norms of heads, biases or sinks");
-    CHECK(refusal([](AttentionConfig& a) {
-              a.kv_rank = 0;
-              a.rope_dim = 0;
-              a.q_rank = 5;
-          }) == "model.q_lora_rank = 5: needs latent attention (model.kv_lora_rank)");
+    CHECK(refusal([](LatentAttentionConfig& a) { a.kv_rank = 0; }) ==
+          "model.kv_lora_rank = 0: must be at least 1");
 }
 
 TEST_CASE("gpt-oss: shapes, parameters and active parameters of every flavour") {
@@ -286,7 +279,7 @@ TEST_CASE("gpt-oss: shapes, parameters and active parameters of every flavour") 
         CHECK(m.parameters() == e.parameters);
         CHECK(in_billions(double(m.active_parameters()), e.billions_active) == e.billions_active);
         for (int64_t layer = 0; layer < m.layers; ++layer)
-            CHECK(m.layer(layer).attention.window == (layer % 2 == 0 ? 128 : 0));
+            CHECK(m.layer(layer).head_sizes().window == (layer % 2 == 0 ? 128 : 0));
     }
     const Decoder decoder(flavor("gpt_oss", "debugmodel"), {}, 8);
     CHECK(decoder.parameters().count() == 81489440 + 4 * 8);  // with the balancing biases
@@ -311,13 +304,13 @@ TEST_CASE("Qwen 2 and Mistral: parameters of every flavour, as published") {
         const DecoderConfig& m = flavor(e.family, e.flavor);
         m.validate();
         const bool is_qwen = m.family == "qwen2";
-        CHECK(m.attention.head_dim == e.head_dim);
-        CHECK(m.attention.bias == (is_qwen ? AttentionBias::qkv : AttentionBias::none));
+        CHECK(m.head_sizes().head_dim == e.head_dim);
+        CHECK(m.grouped().bias == (is_qwen ? AttentionBias::qkv : AttentionBias::none));
         CHECK(m.rope.layout == RopeLayout::half_split);
         CHECK(m.parameters() == e.parameters);
     }
-    CHECK(flavor("mistral", "7B-v0.1").layer(31).attention.window == 4096);
-    CHECK(flavor("mistral", "7B-v0.3").layer(31).attention.window == 0);
+    CHECK(flavor("mistral", "7B-v0.1").layer(31).head_sizes().window == 4096);
+    CHECK(flavor("mistral", "7B-v0.3").layer(31).head_sizes().window == 0);
 }
 
 TEST_CASE("FLOPs per token: 6 N without the input embedding, plus attention") {
@@ -335,8 +328,8 @@ TEST_CASE("a model has as many parameters as its configuration computes") {
             DecoderConfig m = flavor("llama3", "debugmodel");
             m.norm_type = norm;
             m.tied = tied;
-            m.attention.kv_heads = 4;
-            m.attention.head_dim = 24;
+            m.grouped().kv_heads = 4;
+            m.grouped().head_dim = 24;
             const Decoder decoder(m, {}, 8);
             CHECK(decoder.parameters().count() == m.parameters());
             std::set<std::string> names;
@@ -372,10 +365,10 @@ TEST_CASE(
             for (const bool sinks : {false, true}) {
                 CAPTURE(int(qk_norm), int(bias), sinks);
                 DecoderConfig m = flavor("qwen3", "debugmodel");
-                m.attention.qk_norm = qk_norm;
-                m.attention.bias = bias;
-                m.attention.sinks = sinks;
-                m.attention.head_dim = 24;
+                m.grouped().qk_norm = qk_norm;
+                m.grouped().bias = bias;
+                m.grouped().sinks = sinks;
+                m.grouped().head_dim = 24;
                 const Decoder decoder(m, {}, 8);
                 CHECK(decoder.parameters().count() == m.parameters());
                 const std::set<std::string> names = parameter_names(decoder);
@@ -443,7 +436,7 @@ TEST_CASE("only the rotated rows of a Llama's heads have another order in a Hugg
         return place.index(row, 0) / 4096;
     };
     CHECK(row_of("layers.0.attention.wk.weight", 128 + 33) == 128 + 64 + 16);
-    m.attention.rope_fraction = 0.5;
+    m.grouped().rope_fraction = 0.5;
     for (const auto& [ours, theirs] : std::vector<std::pair<int64_t, int64_t>>{
              {0, 0}, {1, 32}, {2, 1}, {33, 32 + 16}, {63, 63}, {64, 64}, {97, 97}, {127, 127}}) {
         CAPTURE(ours);

@@ -56,7 +56,7 @@ TEST_CASE("a family is refused if its name is taken or it is incomplete") {
     family.hub_ignores = usually_ignored_in_hub;
     CHECK_THROWS_WITH(register_family(family), Contains("all four functions for Hugging Face folders"));
     family = family_named("odd_heads");
-    family.flavors[0].attention.kv_heads = 3;
+    family.flavors[0].grouped().kv_heads = 3;
     CHECK_THROWS_WITH(register_family(family), Contains("model.n_kv_heads = 3: must divide"));
     CHECK_THROWS_AS(find_family("odd_heads"), ConfigError);
 }

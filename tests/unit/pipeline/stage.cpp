@@ -77,7 +77,7 @@ TEST_CASE("decoder: every gradient against finite differences") {
         config.norm_type = v.norm;
         config.tied = v.tied;
         config.rope.layout = v.layout;
-        config.attention.kv_heads = v.kv_heads;
+        config.grouped().kv_heads = v.kv_heads;
         config.norm_eps = 0.01;
         Decoder decoder(config, f64, 7);
         TestBatch batch(3, 7, config.vocab);
@@ -91,8 +91,8 @@ TEST_CASE("multi-token prediction: every gradient against finite differences") {
         for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
             CAPTURE(tied, int(recompute));
             DecoderConfig config = tiny_config(1, tied);
-            config.mtp_layers = 2;
-            config.mtp_scale = 0.7;
+            config.mtp.layers = 2;
+            config.mtp.scale = 0.7;
             config.norm_eps = 0.01;
             Decoder decoder(config, f64, 7, {}, std::vector<Recompute>(3, recompute));
             TestBatch batch(3, 7, config.vocab);
@@ -104,7 +104,7 @@ TEST_CASE("multi-token prediction: every gradient against finite differences") {
 TEST_CASE(
     "multi-token prediction: the loss has a part for each depth, and a weight of 0 gives the plain model") {
     DecoderConfig config = tiny_config();
-    config.mtp_layers = 2;
+    config.mtp.layers = 2;
     TestBatch batch(2, 9, config.vocab);
     batch.ignore_every(4);
     TestModel model(config, f64, {2, 9});
@@ -116,10 +116,10 @@ TEST_CASE(
     CHECK(model.scalars.losses[decoder_loss::mtp] == 0);
     CHECK(part > 0);
 
-    config.mtp_scale = 0;
+    config.mtp.scale = 0;
     TestModel unweighted(config, f64, {2, 9});
     CHECK(relatively_close(run(unweighted, batch).loss, model.scalars.loss, 1e-13));
-    config.mtp_layers = 0;
+    config.mtp.layers = 0;
     TestModel plain(config, f64, {2, 9});
     run(plain, batch);
     for (const Storage& storage : plain.parameters().storages())
@@ -132,9 +132,9 @@ TEST_CASE(
 
 TEST_CASE("decoder: the smallest model runs: one layer, one head, one token") {
     DecoderConfig config = tiny_config();
-    config.dim = config.layers = config.attention.heads = config.attention.kv_heads =
+    config.dim = config.layers = config.grouped().heads = config.grouped().kv_heads =
         config.feed_forward.hidden = 1;
-    config.attention.head_dim = 2;
+    config.grouped().head_dim = 2;
     config.vocab = 2;
     for (const StateTypes& types : all_types) {
         TestModel model(config, types, {1, 1});
@@ -281,8 +281,8 @@ TEST_CASE("loss and gradients do not depend on the chunks of the head") {
     // float32: from a vocabulary of 6555 on, a chunk has 256 tokens
     DecoderConfig config = tiny_config();
     config.dim = 8;
-    config.attention.heads = config.attention.kv_heads = 2;
-    config.attention.head_dim = 4;
+    config.grouped().heads = config.grouped().kv_heads = 2;
+    config.grouped().head_dim = 4;
     config.layers = 1;
     config.vocab = 6601;
     TestBatch whole(2, 150, config.vocab);

@@ -52,7 +52,7 @@ TEST_CASE("a training step and a validation use exactly the planned memory") {
                         DecoderConfig config = tiny_config();
                         config.tied = tied;
                         config.norm_type = norm;
-                        config.mtp_layers = int64_t(norm);
+                        config.mtp.layers = int64_t(norm);
                         TestModel model(config, types, shape, threads);
                         TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
                         if (shape.seq_len > 1) batch.split_documents(3, true);

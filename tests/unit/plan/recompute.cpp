@@ -69,9 +69,10 @@ TEST_CASE("recomputation: a frame and its arithmetic are those of the plan") {
     const DecoderConfig& model = find_flavor(find_family("llama3"), "8B");
     const double per_token =
         2.0 * double(model.dim) *
-            double((2 * model.attention.heads + 2 * model.attention.kv_heads) * model.attention.head_dim +
+            double((2 * model.head_sizes().heads + 2 * model.head_sizes().kv_heads) *
+                       model.head_sizes().head_dim +
                    2 * model.feed_forward.hidden) +
-        4 * double(model.attention.heads * model.attention.head_dim) * (512 + 1) / 2;
+        4 * double(model.head_sizes().heads * model.head_sizes().head_dim) * (512 + 1) / 2;
     const PlanOfChoices plan_8b = plans_of(model, {1, 512});
     const std::vector<Recompute> one = [&] {
         std::vector<Recompute> choices(size_t(model.layers), nothing);

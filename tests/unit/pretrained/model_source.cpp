@@ -45,11 +45,11 @@ TEST_CASE("model set-up: layers of multi-token prediction that a folder's files 
     Config config = deck("deepseek_v3", "hf");
     config.model.hf_assets_path = hub.string();
     config.training.seq_len = 16;
-    CHECK(model_from_deck(config).mtp_layers == 1);  // it starts from random weights
+    CHECK(model_from_deck(config).mtp.layers == 1);  // it starts from random weights
     config.checkpoint.initial_load_in_hf = true;
-    CHECK(model_from_deck(config).mtp_layers == 0);
+    CHECK(model_from_deck(config).mtp.layers == 0);
     config.model.num_mtp_layers = 1;  // the deck asks for them: loading says that there are none
-    CHECK(model_from_deck(config).mtp_layers == 1);
+    CHECK(model_from_deck(config).mtp.layers == 1);
 }
 
 TEST_CASE("model set-up: a deck of torchtitan keeps its biases, whether or not a folder holds them") {
@@ -139,9 +139,9 @@ TEST_CASE("model set-up: every field can be overridden") {
     m.max_seq_len = 4096;
     const DecoderConfig model = model_from_deck(config);
     CHECK(model.layers == 3);
-    CHECK(model.attention.heads == 8);
-    CHECK(model.attention.kv_heads == 4);
-    CHECK(model.attention.head_dim == 10);
+    CHECK(model.head_sizes().heads == 8);
+    CHECK(model.head_sizes().kv_heads == 4);
+    CHECK(model.head_sizes().head_dim == 10);
     CHECK(model.dim == 48);
     CHECK(model.feed_forward.hidden == 77);
     CHECK(model.vocab == 99);
@@ -162,7 +162,7 @@ TEST_CASE("model set-up: every field can be overridden") {
 TEST_CASE("model set-up: values that follow from overridden ones") {
     Config config = deck("llama3", "debugmodel");
     config.model.dim = 96;
-    CHECK(model_from_deck(config).attention.head_dim == 96 / 16);
+    CHECK(model_from_deck(config).head_sizes().head_dim == 96 / 16);
     CHECK(model_from_deck(config).feed_forward.hidden == 256);
     config.model.multiple_of = 32;
     CHECK(model_from_deck(config).feed_forward.hidden == 256);
@@ -171,8 +171,8 @@ TEST_CASE("model set-up: values that follow from overridden ones") {
     config.model.ffn_dim_multiplier = 1.3;
     CHECK(model_from_deck(config).feed_forward.hidden == 340);  // 332.8 is truncated to 332, then rounded up
     config.model.n_heads = 4;
-    CHECK(model_from_deck(config).attention.head_dim == 24);
-    CHECK(model_from_deck(config).attention.kv_heads == 4);  // each head had its own keys, and still has
+    CHECK(model_from_deck(config).head_sizes().head_dim == 24);
+    CHECK(model_from_deck(config).head_sizes().kv_heads == 4);  // each head had its own keys, and still has
     config.model.n_heads = 5;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("model.n_heads = 5: must divide model.dim = 96"));
     config.model.n_heads = 4;
@@ -204,7 +204,7 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     config.training.seq_len = 64;
     const DecoderConfig model = model_from_deck(config);
     CHECK(model.dim == 64);
-    CHECK(model.attention.kv_heads == 2);
+    CHECK(model.head_sizes().kv_heads == 2);
     CHECK(model.feed_forward.hidden == 96);
     CHECK(model.vocab == 272);
     CHECK(model.max_seq_len == 64);
@@ -229,17 +229,17 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
 
 TEST_CASE("model set-up: layers of multi-token prediction and their loss belong together") {
     Config config = deck("deepseek_v3", "debugmodel");
-    CHECK(model_from_deck(config).mtp_layers == 0);
+    CHECK(model_from_deck(config).mtp.layers == 0);
     config.loss.loss_fn = "MTPLoss";
     config.loss.mtp_scale = 0.1;
     CHECK_THROWS_WITH(model_from_deck(config),
                       "loss.loss_fn = \"MTPLoss\": needs layers that predict further tokens, but "
                       "model.num_mtp_layers = 0; set it to 1, or loss.loss_fn = \"CrossEntropyLoss\"");
     config.model.num_mtp_layers = 1;
-    CHECK(model_from_deck(config).mtp_layers == 1);
-    CHECK(model_from_deck(config).mtp_scale == 0.1);
+    CHECK(model_from_deck(config).mtp.layers == 1);
+    CHECK(model_from_deck(config).mtp.scale == 0.1);
     config.loss.loss_fn.reset();
-    CHECK(model_from_deck(config).mtp_layers == 1);
+    CHECK(model_from_deck(config).mtp.layers == 1);
     config.loss.loss_fn = "ChunkedLossWrapper";
     CHECK_THROWS_WITH(
         model_from_deck(config),

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary position embedding, which all layers of a decoder share.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/layers/rope_table.hpp"
+#include "coeus/models/config_field.hpp"
+
+#include <array>
+
+namespace coeus {
+
+struct RopeConfig {
+    double theta = 10000;  ///< base of the frequencies
+    RopeScaling scaling = {};
+    RopeLayout layout = RopeLayout::interleaved;
+
+    bool operator==(const RopeConfig&) const = default;
+};
+
+constexpr auto names_of(RopeLayout) {
+    return std::array{EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
+                      EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
+}
+
+template <class Visit>
+void for_each_field(ConfigOf<RopeConfig> auto& rope, Visit&& visit) {
+    using enum FieldKind;
+    visit(ConfigField{.name = "rope_theta", .kind = constant, .usual = "500000"}, rope.theta);
+    visit(ConfigField{.name = "rope_scaling", .kind = constant}, rope.scaling);
+    visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, rope.layout);
+}
+
+/// The fields of a scaling; `hub`: keys in rope_parameters and rope_scaling. Values are double and bool.
+template <class Visit>
+void for_each_field(ConfigOf<Llama3Scaling> auto& s, Visit&& visit) {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
+    visit(ConfigField{.name = "low_frequency", .hub = "low_freq_factor", .is_required = true},
+          s.low_frequency);
+    visit(ConfigField{.name = "high_frequency", .hub = "high_freq_factor", .is_required = true},
+          s.high_frequency);
+    visit(
+        ConfigField{
+            .name = "original_positions", .hub = "original_max_position_embeddings", .is_required = true},
+        s.original_positions);
+}
+template <class Visit>
+void for_each_field(ConfigOf<YarnScaling> auto& s, Visit&& visit) {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
+    visit(ConfigField{.name = "original_positions", .hub = "original_max_position_embeddings"},
+          s.original_positions);
+    visit(ConfigField{.name = "beta_fast", .hub = "beta_fast"}, s.beta_fast);
+    visit(ConfigField{.name = "beta_slow", .hub = "beta_slow"}, s.beta_slow);
+    visit(ConfigField{.name = "truncate", .hub = "truncate"}, s.truncate);
+    visit(ConfigField{.name = "attention_factor", .hub = "attention_factor"}, s.attention_factor);
+    visit(ConfigField{.name = "mscale", .hub = "mscale"}, s.mscale);
+    visit(ConfigField{.name = "mscale_all_dim", .hub = "mscale_all_dim"}, s.mscale_all_dim);
+}
+
+}  // namespace coeus

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/element_counts.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/models/build_block.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/family_names.hpp"
+#include "coeus/models/registry.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+// What some equal parts of a model declare.
+struct PartCounts {
+    ElementCounts of_one;
+    int64_t parts = 1;
+};
+
+ElementCounts counts_in(const Parameters& parameters) {
+    ElementCounts counts;
+    for (const Storage* storage : parameters.model())
+        for (const Param& param : storage->params()) {
+            if (param.is_exact) continue;  // no gradient changes it: not a parameter in torchtitan's sense
+            counts.all += param.shape.count();
+            counts.active += param.shape.count() / param.choices * param.chosen;
+        }
+    return counts;
+}
+
+// A block that a family builds by itself may differ from layer to layer in any way.
+std::vector<LayerKind> kinds_of_blocks(const DecoderConfig& model) {
+    if (!find_family(model.family).own_block) return model.layer_kinds();
+    std::vector<LayerKind> kinds;
+    for (int64_t layer = 0; layer < model.all_layers(); ++layer) kinds.push_back({layer, 1});
+    return kinds;
+}
+
+// A family that another program has registered counts as if its blocks were the usual ones.
+std::string family_to_build(const DecoderConfig& model) {
+    const bool is_known =
+        std::ranges::find(model_families(), model.family, &ModelFamily::name) != model_families().end();
+    return is_known ? model.family : default_family();
+}
+
+std::vector<PartCounts> counts_of_parts(DecoderConfig model) {
+    model.family = family_to_build(model);
+    DecoderConfig without_layers = model;
+    without_layers.layers = without_layers.mtp.layers = 0;
+    const Decoder others(without_layers, {}, 1);
+    std::vector<PartCounts> all = {{counts_in(others.parameters())}};
+    for (const LayerKind& kind : kinds_of_blocks(model)) {
+        Parameters parameters({});
+        build_layer({parameters, model, "", kind.layer}, others.tables(), Recompute::nothing);
+        all.push_back({counts_in(parameters), kind.count});
+    }
+    if (model.mtp.layers > 0) {  // what they have besides a layer
+        Parameters with_layer({}), layer({});
+        build_mtp_layer(with_layer, model, 0, others.tables(), Recompute::nothing);
+        build_layer({layer, model, "", model.layers}, others.tables(), Recompute::nothing);
+        const int64_t more = counts_in(with_layer).all - counts_in(layer).all;
+        all.push_back({{more, more}, model.mtp.layers});
+    }
+    return all;
+}
+
+}  // namespace
+
+ElementCounts count_elements(const DecoderConfig& model) {
+    ElementCounts sum;
+    for (const auto& [of_one, parts] : counts_of_parts(model)) {
+        sum.all += parts * of_one.all;
+        sum.active += parts * of_one.active;
+    }
+    return sum;
+}
+
+void require_countable(double elements) {
+    if (elements > most_elements)
+        throw ConfigError(
+            "model: {:.1e} parameters are more than the maximum of 1e15; reduce model.dim, model.n_layers or "
+            "model.ffn_hidden",
+            elements);
+}
+
+void require_countable(const DecoderConfig& model) {
+    double elements = 0;
+    for (const auto& [of_one, parts] : counts_of_parts(model)) elements += double(parts) * double(of_one.all);
+    require_countable(elements);
+}
+
+}  // namespace coeus

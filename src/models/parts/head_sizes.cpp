@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/parts/head_sizes.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/models/config_field.hpp"
+
+namespace coeus {
+
+void require_heads_fit(const HeadSizes& sizes, int64_t dim) {
+    if (sizes.head_dim < 1)
+        throw ConfigError("model.n_heads = {}: must divide model.dim = {} (nearest: {})", sizes.heads, dim,
+                          divisors_near(dim, sizes.heads));
+    if (sizes.head_dim % 2 != 0)
+        throw ConfigError("model.head_dim = {}: must be even, because RoPE rotates pairs (nearest: {})",
+                          sizes.head_dim, sizes.head_dim + 1);
+}
+
+}  // namespace coeus
