@@ -4,7 +4,6 @@
 #include "coeus/base/error.hpp"
 #include "coeus/models/build_block.hpp"
 #include "coeus/models/decoder.hpp"
-#include "coeus/models/family_names.hpp"
 #include "coeus/models/registry.hpp"
 
 #include <algorithm>
@@ -42,9 +41,9 @@ std::vector<LayerKind> kinds_of_blocks(const DecoderConfig& model) {
 
 // A family that another program has registered counts as if its blocks were the usual ones.
 std::string family_to_build(const DecoderConfig& model) {
-    const bool is_known =
-        std::ranges::find(model_families(), model.family, &ModelFamily::name) != model_families().end();
-    return is_known ? model.family : default_family();
+    const std::vector<ModelFamily>& all = model_families();
+    if (std::ranges::find(all, model.family, &ModelFamily::name) != all.end()) return model.family;
+    return std::ranges::find(all, nullptr, &ModelFamily::own_block)->name;
 }
 
 std::vector<PartCounts> counts_of_parts(DecoderConfig model) {

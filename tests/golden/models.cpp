@@ -118,7 +118,7 @@ double l2(const std::vector<double>& x) {
     return std::sqrt(squares);
 }
 
-const OptimizerOptions adam_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+const OptimizerOptions adam_of_reference = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 constexpr double base_rate = 8e-4, max_norm = 1;
 
 // One step up to the gradient norm; `step` counts from 1.
@@ -234,7 +234,7 @@ void check_first_batch(Case& c, const Tolerances& tolerance) {
         check_routers(c, routers.choices(), tolerance);
     }
 
-    measure_step(c, ParamGroups(adam_options), 1, 0);
+    measure_step(c, ParamGroups(adam_of_reference), 1, 0);
     CHECK(relatively_close(model.scalars.loss, expected.number("loss"), tolerance.loss));
     CHECK(relatively_close(model.scalars.grad_norm, expected.number("grad_norm"), tolerance.run_norm));
 
@@ -255,7 +255,7 @@ void check_first_batch(Case& c, const Tolerances& tolerance) {
 
 void check_training(Case& c, const Tolerances& tolerance) {
     const LrSchedule schedule({.warmup_steps = 2, .total_steps = 10}, nullptr);
-    const ParamGroups adam(adam_options);
+    const ParamGroups adam(adam_of_reference);
     TestModel& model = c.model();
     for (const JsonView& expected : c.expected()["training"]["steps"].elements()) {
         const int64_t step = expected.integer("step");
@@ -312,7 +312,7 @@ TEST_CASE("golden: models in bfloat16 with float32 master weights: losses within
     for_each_model([](const fs::path& folder) {
         Case c(folder, {Dtype::f32, Dtype::bf16}, false);
         const LrSchedule schedule({.warmup_steps = 2, .total_steps = 10}, nullptr);
-        const ParamGroups adam(adam_options);
+        const ParamGroups adam(adam_of_reference);
         for (const JsonView& expected : c.expected()["training"]["steps"].elements()) {
             const int64_t step = expected.integer("step");
             INFO("step " << step);
@@ -346,7 +346,7 @@ void check_training_in_8_bits(const JsonView& file, const std::string& run) {
     Case c(golden("models/" + file.string("model")), types, false);
     if (compute == Dtype::bf16) round_like_the_library(c.model().kernels);
     const LrSchedule schedule({.warmup_steps = 2, .total_steps = 10}, nullptr);
-    const ParamGroups adam(adam_options);
+    const ParamGroups adam(adam_of_reference);
     double differences = 0;
     for (const JsonView& expected : file["runs"][run].elements()) {
         const int64_t step = expected.integer("step");

@@ -31,13 +31,14 @@ struct OptimizerKind {
     std::span<const std::string_view> options;  ///< that it reads and not all optimizers do
     std::string_view substitute;                ///< updates what it is not for; empty: it is for all
 };
-inline constexpr std::array<std::string_view, 4> adam_options = {"beta1", "beta2", "eps", "implementation"};
-inline constexpr std::array<std::string_view, 5> muon_options = {"momentum", "nesterov", "ns_steps",
-                                                                 "ns_coefficients", "adjust_lr_fn"};
+inline constexpr std::array<std::string_view, 4> options_of_adam = {"beta1", "beta2", "eps",
+                                                                    "implementation"};
+inline constexpr std::array<std::string_view, 5> options_of_muon = {"momentum", "nesterov", "ns_steps",
+                                                                    "ns_coefficients", "adjust_lr_fn"};
 inline constexpr std::array optimizer_kinds = {
-    OptimizerKind{"AdamW", adam_options, ""},
-    OptimizerKind{"Adam", adam_options, ""},
-    OptimizerKind{"Muon", muon_options, "AdamW"},
+    OptimizerKind{"AdamW", options_of_adam, ""},
+    OptimizerKind{"Adam", options_of_adam, ""},
+    OptimizerKind{"Muon", options_of_muon, "AdamW"},
 };
 
 /// The names of optimizer_kinds.
