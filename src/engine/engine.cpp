@@ -59,7 +59,8 @@ EngineOptions complete(const ModelConfig& config, EngineOptions options) {
                              (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
     options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
     if (!options.chunk_bytes)
-        options.chunk_bytes = options.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
+        options.chunk_bytes =
+            options.machine.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
     config->require_countable(micro_batch_of(options));
     config->require_countable(options.validation);
     return options;
@@ -90,11 +91,11 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 }
 
 Processor processor_of(const EngineOptions& options) {
-    return {.threads = options.threads,
-            .architecture = options.architecture,
+    return {.threads = options.machine.threads,
+            .architecture = options.machine.architecture,
             .emulates_8_bits = options.types.precision.emulate,
             .experts_in_8_bits = options.experts_in_8_bits,
-            .cudnn_bytes = options.cudnn_bytes,
+            .cudnn_bytes = options.machine.cudnn_bytes,
             .deterministic = options.deterministic,
             .chunk_bytes = options.chunk_bytes.value()};
 }
@@ -115,10 +116,11 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
     const std::unique_ptr<Model> any = model_with({});
     const Executor executor(timetable, rank, stages_of(*any, nullptr), exec);
     return choose(options.recompute, config->layers(), [&](const std::vector<Recompute>& choices) {
-        const Processor processor = {.threads = options.threads, .chunk_bytes = options.chunk_bytes.value()};
-        return measure_training(*model_with(choices), executor,
-                                {micro_batch_of(options), {}, processor, options.exchanges, options.backend},
-                                mesh);
+        const Processor processor = {.threads = options.machine.threads,
+                                     .chunk_bytes = options.chunk_bytes.value()};
+        return measure_training(
+            *model_with(choices), executor,
+            {micro_batch_of(options), {}, processor, options.exchanges, options.machine.backend}, mesh);
     });
 }
 
@@ -170,7 +172,7 @@ Engine::Engine(const Run& run, int rank)
     static_cast<Processor&>(exec_) = processor_of(options_);
     layers_ = measure_training(*model_, executor_,
                                {micro_batch_of(options_), options_.validation, processor_of(options_),
-                                options_.exchanges, options_.backend, options_.overlap_pairs},
+                                options_.exchanges, options_.machine.backend, options_.overlap_pairs},
                                Mesh::planned(options_.mesh, rank));
     measure_update();
     plan_ = plan_training(options_, *model_, one_scale_weights_, gathered_, layers_);
@@ -183,13 +185,13 @@ void Engine::measure_update() {
     Arena scratch;
     const std::vector<MatrixRanks> ranks = matrix_ranks(mesh);
     const WholeMatrices matrices(ranks, scratch);
-    optimizer_.transform(exec, dry_kernels_of(options_.backend), model_->parameters(), matrices);
+    optimizer_.transform(exec, dry_kernels_of(options_.machine.backend), model_->parameters(), matrices);
     layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& kernels) {
-    require(device.backend() == options_.backend, "the engine was planned for another backend");
+    require(device.backend() == options_.machine.backend, "the engine was planned for another backend");
     require(!options_.types.offload || !device.is_host(),
             "state that is on the host already cannot be offloaded");
     mesh_ = &mesh;

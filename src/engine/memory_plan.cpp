@@ -28,12 +28,12 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
                          const Gathered& gathered, const LayerMemory& layers) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const Parameters& parameters = model.parameters();
-    const bool gpu = options.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
+    const bool gpu = options.machine.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
     const BatchKind& batches = model.batches();
     const BatchBytes of_batches = batches.bytes({options.training, options.accumulation}, options.validation,
-                                                mesh.size(axis::cp), options.backend);
+                                                mesh.size(axis::cp), options.machine.backend);
     const int64_t reduction = reduction_bytes(options, mesh, shared);
 
     MemoryPlan plan;
@@ -60,8 +60,8 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     plan.add(term::libraries,
              gpu ? cuda_library_bytes : library_bytes(options.types.compute, options.mesh.ranks()));
     const int communicators = carrying_communicators(options.mesh) + (shared ? 1 : 0);
-    if (gpu && options.nccl && communicators > 0) {
-        plan.add(term::nccl, nccl_bytes(communicators, options.nvls));
+    if (gpu && options.machine.nccl && communicators > 0) {
+        plan.add(term::nccl, nccl_bytes(communicators, options.machine.nvls));
         plan.add(term::spare, spare_bytes);
     }
     plan.add(term::offloading, layers.input_places);

@@ -50,7 +50,8 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
     std::vector<Alternative> all = {now};
     const StateTypes& types = now.options.types;
     // weights in 8 bits are made from masters on the device
-    if (now.options.backend == Backend::cpu || types.offload || types.precision.gather_in_8_bits) return all;
+    if (now.options.machine.backend == Backend::cpu || types.offload || types.precision.gather_in_8_bits)
+        return all;
     all.push_back(now);
     all.back().options.types.offload = true;
     all.back().cost += cost_of_offloading;

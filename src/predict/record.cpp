@@ -274,9 +274,9 @@ Recording record_step(const ModelConfig& config, const EngineOptions& options) {
     Recording recording = {.mesh = options.mesh, .rank = options.rank};
     Recorder recorder(recording, mesh);
     const std::unique_ptr<Device> device =
-        make_planned_device(options.backend, options.architecture, recorder);
+        make_planned_device(options.machine.backend, options.machine.architecture, recorder);
     Engine engine(config, recorded);
-    engine.allocate(mesh, *device, dry_kernels_of(options.backend));
+    engine.allocate(mesh, *device, dry_kernels_of(options.machine.backend));
 
     recorder.start(*engine.exec().queue);
     mesh.observe(&recorder);

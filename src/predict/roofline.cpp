@@ -127,7 +127,7 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 // A step of one local batch, and how much longer one of two takes.
 Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order, bool in_tf32) {
-    const Rates rates(machine, options.nvls);
+    const Rates rates(machine, options.machine.nvls);
     const Recording one = record_step(config, with_local_batches(options, 1)),
                     two = record_step(config, with_local_batches(options, 2));
     const Played first = play(one, rates, options.graphs, order),

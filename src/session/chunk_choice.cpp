@@ -24,7 +24,7 @@ std::vector<int64_t> sizes_to_try(std::optional<int64_t> of_checkpoint) {
 
 EngineOptions with_chunks(EngineOptions options, std::optional<int64_t> of_checkpoint,
                           FunctionRef<bool(const EngineOptions&)> all_fit) {
-    if (options.backend == Backend::cpu || options.chunk_bytes) return options;
+    if (options.machine.backend == Backend::cpu || options.chunk_bytes) return options;
     const std::vector<int64_t> sizes = sizes_to_try(of_checkpoint);
     for (const int64_t bytes : sizes) {
         options.chunk_bytes = bytes;
@@ -55,7 +55,7 @@ EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions&
 std::string notice_on_chunks(const Config& config, const EngineOptions& options,
                              std::optional<int64_t> of_checkpoint) {
     const int64_t bytes = options.chunk_bytes.value(), largest = gpu_chunk_bytes.front();
-    if (options.backend == Backend::cpu || config.kernels.logits_chunk_mib) return "";
+    if (options.machine.backend == Backend::cpu || config.kernels.logits_chunk_mib) return "";
     const std::string notice =
         fmt::format("Notice: logits are computed in chunks of {}", bytes_text(double(bytes)));
     if (of_checkpoint && bytes < *of_checkpoint)

@@ -35,7 +35,7 @@ Findings plan_findings(const PlannedRun& planned) {
     Findings found;
     found.add(Topic::device, device.text(), device.memory_bytes ? Severity::fact : Severity::unknown);
     const int ranks = planned.mesh.ranks(), cores = planned.cpu.machine_cores;
-    if (device.is_here && planned.engine.options().backend == Backend::cpu && ranks > cores)
+    if (device.is_here && planned.engine.options().machine.backend == Backend::cpu && ranks > cores)
         found.add(Topic::device,
                   fmt::format("Hint: {} ranks on the CPUs of this host, which has {} cores; for a cluster "
                               "with GPUs, plan with --gpu NAME, such as --gpu h100",
@@ -71,9 +71,9 @@ Findings memory_findings(const PlannedRun& planned) {
 bool advice_holds(const Config& config, const ModelConfig& model, const Alternative& advice) {
     try {
         const Config changed = with_settings(config, deck_rules(), advice.says);
-        EngineOptions options =
-            planned_options(changed, model, mesh_shape(changed, advice.options.mesh.ranks()),
-                            advice.options.architecture, advice.options.threads, advice.options.rank);
+        EngineOptions options = planned_options(
+            changed, model, mesh_shape(changed, advice.options.mesh.ranks()),
+            advice.options.machine.architecture, advice.options.machine.threads, advice.options.rank);
         options.chunk_bytes = advice.options.chunk_bytes;
         const auto promised = plans_of_stages(model, advice.options), kept = plans_of_stages(model, options);
         return std::ranges::equal(promised, kept, [](const MemoryPlan& a, const MemoryPlan& b) {

@@ -12,7 +12,7 @@ namespace {
 // True if collectives of NCCL run beside products: weights are gathered and gradients scattered while layers
 // compute.
 bool multiplies_beside_nccl(const MeshShape& mesh, const EngineOptions& options) {
-    return options.nccl && mesh.size(axis::fsdp) > 1;
+    return options.machine.nccl && mesh.size(axis::fsdp) > 1;
 }
 
 std::string only_on_gpus(const std::string& option, const std::string& what) {
@@ -20,19 +20,19 @@ std::string only_on_gpus(const std::string& option, const std::string& what) {
 }
 
 std::string margin_notice(const MeshShape& mesh, const EngineOptions& options) {
-    if (options.backend == Backend::cpu) return only_on_gpus("sm_margin", "products");
+    if (options.machine.backend == Backend::cpu) return only_on_gpus("sm_margin", "products");
     const std::string idle = "Notice: kernels.sm_margin has no effect ";
     if (mesh.size(axis::fsdp) == 1)
         return idle +
                "on this mesh: only where parameters are divided (dp_shard x cp > 1) do products run beside "
                "NCCL's operations";
-    if (!options.nccl) return idle + "without NCCL: tensors go through the host";
+    if (!options.machine.nccl) return idle + "without NCCL: tensors go through the host";
     return "";
 }
 
 std::string tf32_notice(const Config& config, const EngineOptions& options) {
     const std::string idle = "Notice: kernels.allow_tf32 has no effect";
-    if (options.backend == Backend::cpu) return idle + " on CPUs: they have no TF32";
+    if (options.machine.backend == Backend::cpu) return idle + " on CPUs: they have no TF32";
     if (multiplies_in_tf32(config, options))
         return "Products use TF32 (kernels.allow_tf32): operands in float32 are rounded to 10 bits after the "
                "binary point. MFU is not reported, since the peak in TF32 is not known";
@@ -41,21 +41,22 @@ std::string tf32_notice(const Config& config, const EngineOptions& options) {
 }
 
 std::string recheck_notice(const Config& config, const EngineOptions& options) {
-    if (options.backend == Backend::cpu) return only_on_gpus("autotune_recheck", "products");
+    if (options.machine.backend == Backend::cpu) return only_on_gpus("autotune_recheck", "products");
     return config.kernels.autotune
                ? ""
                : "Notice: kernels.autotune_recheck has no effect with kernels.autotune = false";
 }
 
 std::string experts_notice(const ModelConfig& model, const EngineOptions& options) {
-    if (options.backend == Backend::cpu) return only_on_gpus("experts", "products of experts");
+    if (options.machine.backend == Backend::cpu) return only_on_gpus("experts", "products of experts");
     return has_experts(model)
                ? ""
                : fmt::format("Notice: kernels.experts has no effect: {} has no experts", model->name());
 }
 
 std::string experts_in_8_bits_notice(const ModelConfig& model, const EngineOptions& options) {
-    if (options.backend == Backend::cpu) return only_on_gpus("experts_in_8_bits", "products of experts");
+    if (options.machine.backend == Backend::cpu)
+        return only_on_gpus("experts_in_8_bits", "products of experts");
     const std::string idle = "Notice: kernels.experts_in_8_bits has no effect: ";
     if (!has_experts(model)) return idle + model->name() + " has no experts";
     return forms_of(options.types.precision.experts).x == rows_form
@@ -91,7 +92,7 @@ ProductOptions product_options(const Config& config, const Mesh& mesh, const Eng
 }
 
 bool multiplies_in_tf32(const Config& config, const EngineOptions& options) {
-    return config.kernels.allow_tf32 && options.backend == Backend::cuda &&
+    return config.kernels.allow_tf32 && options.machine.backend == Backend::cuda &&
            options.types.compute == Dtype::f32;
 }
 
@@ -106,9 +107,9 @@ std::vector<std::string> product_notices(const Config& config, const MeshShape& 
     if (config.kernels.autotune_recheck) add(recheck_notice(config, options));
     if (config.kernels.experts != "auto") add(experts_notice(model, options));
     if (config.kernels.experts_in_8_bits) add(experts_in_8_bits_notice(model, options));
-    if (!config.kernels.stream_priorities && options.backend == Backend::cpu)
+    if (!config.kernels.stream_priorities && options.machine.backend == Backend::cpu)
         add(only_on_gpus("stream_priorities", "communication"));
-    if (options.backend == Backend::cuda && options.types.compute == Dtype::f32)
+    if (options.machine.backend == Backend::cuda && options.types.compute == Dtype::f32)
         add("Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
             "\"bfloat16\" would use them");
     return lines;

@@ -40,7 +40,7 @@ Roofline roofline_of(const PlannedRun& planned, const MachineFile& machine) {
 
 PlannedSpeed planned_speed(const PlannedRun& planned) {
     const EngineOptions& options = planned.engine.options();
-    if (options.backend != Backend::cuda || planned.command_line.gpu.empty()) return {};
+    if (options.machine.backend != Backend::cuda || planned.command_line.gpu.empty()) return {};
     const MachineFile& machine = machine_of_gpu(planned.command_line.gpu);
     try {
         const Roofline roofline = roofline_of(planned, machine);

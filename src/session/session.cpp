@@ -6,6 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/gpu_presence.hpp"
+#include "coeus/kernels/cudnn.hpp"
 #include "coeus/plan/cpu_peak.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
@@ -26,9 +27,9 @@ RankMachine machine_of(const Rank& rank) {
     return {.backend = rank.device().is_host() ? Backend::cpu : Backend::cuda,
             .architecture = rank.device().architecture(),
             .threads = rank.cpu().threads,
+            .cudnn_bytes = choice.attention().cudnn ? most_cudnn_bytes : 0,
             .nccl = choice.transport().nccl.has_value(),
-            .nvls = choice.transport().nvls,
-            .cudnn = choice.attention().cudnn};
+            .nvls = choice.transport().nvls};
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ std::vector<std::string> describe_precision(const Engine& engine) {
     const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
     std::vector<std::string> recipes, lines;
     const bool linear = converts_some(matrices, false), experts = converts_some(matrices, true),
-               on_gpu = engine.options().backend == Backend::cuda;
+               on_gpu = engine.options().machine.backend == Backend::cuda;
     if (linear) recipes.push_back(fmt::format("linear layers {}", name_of(precision.linear)));
     if (experts) recipes.push_back(fmt::format("experts {}", name_of(precision.experts)));
     if (!recipes.empty())

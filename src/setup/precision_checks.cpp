@@ -98,12 +98,12 @@ bool has_experts(const ModelConfig& model) {
 }
 
 bool multiplies_in_8_bits(const EngineOptions& options) {
-    return options.backend == Backend::cuda && !options.types.precision.emulate;
+    return options.machine.backend == Backend::cuda && !options.types.precision.emulate;
 }
 
 bool multiplies_experts_in_8_bits(const EngineOptions& options) {
     return multiplies_in_8_bits(options) && !has_blocks(options.types.precision.experts) &&
-           experts_multiply_8_bits(options.architecture, options.experts_in_8_bits);
+           experts_multiply_8_bits(options.machine.architecture, options.experts_in_8_bits);
 }
 
 void require_precision_fits(const Config& config, const ModelConfig& model, const EngineOptions& options) {

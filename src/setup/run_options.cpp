@@ -91,7 +91,7 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
-    options.threads = machine.threads;
+    options.machine = machine;
     // every micro-batch uses a pipeline's stages: their weights stay gathered, and gradients are summed once
     const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
@@ -99,17 +99,12 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.gather.prefetch = int(config.parallelism.fsdp_prefetch);
     options.streams = machine.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
-    options.backend = machine.backend;
-    options.architecture = machine.architecture;
     options.experts_in_8_bits = config.kernels.experts_in_8_bits;
-    options.cudnn_bytes = machine.cudnn ? most_cudnn_bytes : 0;
     options.deterministic = config.kernels.deterministic;
     if (const auto mib = config.kernels.logits_chunk_mib) options.chunk_bytes = *mib << 20;
-    options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
+    options.graphs = machine.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || machine.nccl);
-    options.nccl = machine.nccl;
-    options.nvls = machine.nvls;
-    options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
+    options.types.offload = config.training.enable_cpu_offload && machine.backend == Backend::cuda;
     options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;
     options.copies_state = saves_async(config);
     options.limits = watches_loss(config.guards);
@@ -127,9 +122,9 @@ EngineOptions planned_options(const Config& config, const ModelConfig& model, co
                           {.backend = backend,
                            .architecture = architecture,
                            .threads = threads,
+                           .cudnn_bytes = gpu && config.kernels.attention != "own" ? most_cudnn_bytes : 0,
                            .nccl = nccl,
-                           .nvls = nccl && !config.comm.deterministic,
-                           .cudnn = gpu && config.kernels.attention != "own"});
+                           .nvls = nccl && !config.comm.deterministic});
 }
 
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins) {

@@ -182,7 +182,7 @@ bool Trainer::load_state() {
     } else {
         start_fresh();
     }
-    if (engine().options().backend == Backend::cuda)
+    if (engine().options().machine.backend == Backend::cuda)
         config_.kernels.logits_chunk_mib = *engine().options().chunk_bytes >> 20;
     engine().renew_weights();
     return resume && resume->in_own_folder();

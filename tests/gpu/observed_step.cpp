@@ -29,8 +29,8 @@ struct Step {
 Step second_step(const Device& device, bool observed) {
     Engine engine(tiny_config(), {.training = {.sequences = 2, .seq_len = 7},
                                   .accumulation = 2,
-                                  .streams = Stream::Mode::threaded,
-                                  .backend = device.backend()});
+                                  .machine = {.backend = device.backend()},
+                                  .streams = Stream::Mode::threaded});
     engine.allocate(mesh_of_one(), device);
     engine.decoder().parameters().initialise(5, 1);
     engine.renew_weights();

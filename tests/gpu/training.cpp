@@ -41,8 +41,8 @@ EngineOptions options(Backend backend, const Choice& choice) {
                           .eps = 1e-8,
                           .weight_decay = 0.1,
                           .implementation = choice.implementation},
+            .machine = {.backend = backend},
             .streams = Stream::Mode::threaded,
-            .backend = backend,
             .graphs = choice.graphs};
 }
 

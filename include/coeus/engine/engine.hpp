@@ -47,6 +47,17 @@ struct StepOutcome {
     bool gave_up_blocks = false;  ///< all later steps run in rounds from the start, kernel by kernel
 };
 
+/// What a rank computes and exchanges tensors with, as far as its engine depends on it.
+struct RankMachine {
+    Backend backend = Backend::cpu;
+    int architecture = 0;  ///< of the GPU, for the plan: see Processor
+    int threads = 1;
+    int64_t cudnn_bytes = 0;  ///< see Processor; 0: the ranks do not use cuDNN
+    bool nccl = false;        ///< NCCL carries the tensors of GPUs, and its memory is planned
+    bool nvls = false;        ///< NCCL may sum in NVLink's switches, whose memory is planned
+};
+
+/// What a run asks of the engine, and the machine that it has.
 struct EngineOptions {
     StateTypes types;
     BatchShape training;  ///< a local batch of whole sequences, which the pipeline divides into micro-batches
@@ -56,9 +67,9 @@ struct EngineOptions {
     std::vector<ParamGroupOptions> param_groups;  ///< updated differently from `optimizer`
     uint64_t seed = 0;                            ///< of the optimizer's random numbers
     double max_norm = 1;                          ///< of the gradient, for clipping; 0: no clipping
-    int threads = 1;
     MeshShape mesh;
-    int rank = 0;                                ///< of this process in the mesh
+    int rank = 0;  ///< of this process in the mesh
+    RankMachine machine;
     GatherOptions gather;                        ///< used if the mesh shards parameters
     ExchangeOptions exchanges;                   ///< used if the mesh divides sequences or layers
     Stream::Mode streams = Stream::Mode::eager;  ///< how communication overlaps with the computation
@@ -71,16 +82,11 @@ struct EngineOptions {
     bool limits = false;    ///< steps have limits, so that ranks must agree on which steps they refuse
     bool snapshot = false;  ///< a StateSnapshot is used, whose memory is planned
     PipelineOptions pipeline;
-    Backend backend = Backend::cpu;
-    int architecture = 0;                   ///< of the GPU, for the plan: see Processor
     std::optional<bool> experts_in_8_bits;  ///< see Processor
-    int64_t cudnn_bytes = 0;                ///< see Processor
     bool deterministic = true;              ///< see Processor
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
-    bool nccl = false;    ///< NCCL carries the tensors of GPUs, and its memory is planned
-    bool nvls = false;    ///< NCCL may sum in NVLink's switches, whose memory is planned
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
 
     /// The sequences of a step, on all ranks together.
@@ -104,10 +110,10 @@ public:
     RecomputePlan recompute() const;
     const Mesh& mesh() const { return *mesh_; }
     const ParamGroups& optimizer() const { return optimizer_; }
-    /// Allocates all memory that the engine will ever use, on a device of options().backend. Mesh and device
+    /// Allocates all memory that the engine will ever use, on a device of options().machine. Mesh and device
     /// must outlive the engine.
     void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device()) {
-        allocate(mesh, device, kernels_of(options_.backend));
+        allocate(mesh, device, kernels_of(options_.machine.backend));
     }
     /// The same with other kernels than those of the backend.
     void allocate(const Mesh& mesh, const Device& device, const Kernels& kernels);

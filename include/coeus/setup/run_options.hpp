@@ -12,16 +12,6 @@
 
 namespace coeus {
 
-/// What a rank computes and exchanges tensors with, as far as the options of its engine depend on it.
-struct RankMachine {
-    Backend backend = Backend::cpu;
-    int architecture = 0;  ///< of the GPU: see Processor
-    int threads = 1;
-    bool nccl = false;   ///< NCCL carries tensors between the ranks
-    bool nvls = false;   ///< NCCL may sum in NVLink's switches
-    bool cudnn = false;  ///< the ranks use cuDNN
-};
-
 /// The engine's options for this deck, model and rank. ConfigError if the degrees of the mesh do not divide
 /// the model's dimensions (the message has option, rule and valid values), if 8-bit products do not fit model
 /// and mesh, and as pipeline_from_deck(): a dry run, `coeus info` and a run refuse the same decks. With NCCL,

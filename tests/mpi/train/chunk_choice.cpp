@@ -17,7 +17,7 @@ TEST_CASE("chunks of logits: one rank with little memory decides for all") {
     options.training = {.sequences = 1, .seq_len = 4096};
     options.mesh = {.dp_shard = world.size()};
     options.rank = world.rank();
-    options.backend = Backend::cuda;
+    options.machine.backend = Backend::cuda;
     EngineOptions largest = options;
     largest.chunk_bytes = gpu_chunk_bytes.front();
     const int64_t needed = world.all_reduce(Engine(model, largest).plan().total(), Reduce::max);

@@ -171,8 +171,8 @@ TEST_CASE("engine: the plan counts the exchange of a table that two stages share
         const DecoderConfig config = tiny_config(4, tied);
         with.mesh = {.pp = 2};
         with.pipeline = pipeline_of("1F1B", 2, 2, 1, config);
-        with.backend = backend;
-        with.nccl = backend == Backend::cuda;
+        with.machine.backend = backend;
+        with.machine.nccl = backend == Backend::cuda;
         return Engine(config, with).plan();
     };
     for (const auto& [backend, place] :
@@ -190,7 +190,7 @@ TEST_CASE("engine: a checkpoint copies weights and moments, wherever they are") 
         CAPTURE(offload);
         EngineOptions with = options();
         with.types = {.master = Dtype::f32, .compute = Dtype::bf16, .offload = offload};
-        with.backend = Backend::cuda;
+        with.machine.backend = Backend::cuda;
         with.copies_state = true;
         const MemoryPlan plan = Engine(tiny_config(), with).plan();
         const MemoryPlace place = offload ? MemoryPlace::host : MemoryPlace::device;

@@ -96,8 +96,8 @@ TEST_CASE("engine: what needs a language model refuses a model that is not a dec
 TEST_CASE("engine: a step of a model that is not a decoder can be recorded") {
     EngineOptions on_gpu = options(RecomputeOptions::Mode::nothing);
     on_gpu.types = {.master = Dtype::f32, .compute = Dtype::f32};
-    on_gpu.backend = Backend::cuda;
-    on_gpu.architecture = 90;
+    on_gpu.machine.backend = Backend::cuda;
+    on_gpu.machine.architecture = 90;
     const Recording step = record_step(two_flows, on_gpu);
     CHECK(step.launches() > 0);
 }

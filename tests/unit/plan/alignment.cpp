@@ -67,12 +67,13 @@ std::set<std::string> misplaced(const Words& more, int ranks) {
     NoOrder queues;
     for (const int rank : std::set<int>{0, ranks / 2, ranks - 1}) {
         EngineOptions options = planned_options(config, model, mesh_shape(config, ranks), 0, 1, rank);
-        options.architecture = 100;
+        options.machine.architecture = 100;
         options.streams = Stream::Mode::eager;
-        const auto device = make_planned_device(options.backend, options.architecture, queues);
+        const auto device =
+            make_planned_device(options.machine.backend, options.machine.architecture, queues);
         const Mesh mesh = Mesh::planned(options.mesh, rank);
         Engine engine(model, options);
-        engine.allocate(mesh, *device, dry_kernels_of(options.backend));
+        engine.allocate(mesh, *device, dry_kernels_of(options.machine.backend));
         const Observation observed = engine.observe(alignment);
         const std::vector<int32_t> ids(size_t(options.training.count()));
         const SampleRows rows = {.sequences = options.training.sequences,

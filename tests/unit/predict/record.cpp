@@ -21,8 +21,8 @@ EngineOptions options_of(const MeshShape& mesh, int64_t local_batches) {
     options.training = {.sequences = 2, .seq_len = 32};
     options.accumulation = local_batches;
     options.mesh = mesh;
-    options.backend = Backend::cuda;
-    options.architecture = 90;
+    options.machine.backend = Backend::cuda;
+    options.machine.architecture = 90;
     return options;
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("a recording has products of experts in the type in which the GPU mult
     model.moe.hidden = 48;
     const auto products_on = [&](int architecture, bool emulate = false) {
         EngineOptions options = options_of({}, 1);
-        options.architecture = architecture;
+        options.machine.architecture = architecture;
         options.types.precision = {
             .experts = Recipe::rowwise, .expert_fqns = {"experts"}, .emulate = emulate};
         std::vector<Call> calls = record_step(model, options).calls;

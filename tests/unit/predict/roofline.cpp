@@ -37,14 +37,14 @@ PlannedDeck planned(const std::string& file, int ranks, const Words& more = {}) 
     const Config config = parse_command_line(words).config;
     const DecoderConfig model = model_from_deck(config);
     EngineOptions options = planned_options(config, model, mesh_shape(config, ranks), 0);
-    options.architecture = 90;
+    options.machine.architecture = 90;
     options.graphs = true;
     return {model, options};
 }
 
 // Attention's backward by our own kernels, its forward by cuDNN, whose backward gets no workspace.
 PlannedDeck with_own_backward(PlannedDeck p) {
-    p.options.cudnn_bytes = 4096;
+    p.options.machine.cudnn_bytes = 4096;
     return p;
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
     const Config config = parse_command_line(large_deck).config;
     const auto notice = [&](int64_t bytes, std::optional<int64_t> of_checkpoint) {
         EngineOptions options;
-        options.backend = Backend::cuda;
+        options.machine.backend = Backend::cuda;
         options.chunk_bytes = bytes;
         return notice_on_chunks(config, options, of_checkpoint);
     };
@@ -134,7 +134,7 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
     Config given = config;
     given.kernels.logits_chunk_mib = 256;
     EngineOptions options;
-    options.backend = Backend::cuda;
+    options.machine.backend = Backend::cuda;
     options.chunk_bytes = chunk_gib / 4;
     CHECK(notice_on_chunks(given, options, std::nullopt).empty());
 }
