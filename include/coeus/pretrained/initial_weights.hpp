@@ -21,7 +21,7 @@ std::string unused_weights_notice(const Config& config);
 /// ConfigError if the weights at initial_weights_path() are missing or not of the kind that the deck says.
 void check_initial_weights(const Config& config);
 /// The same, and ConfigError if they are of another model. Reads the descriptions of the files only.
-void require_weights_of(const Config& config, const ModelConfig& model);
+void require_weights_of(const Config& config, const ModelConfig& of_run);
 
 /// Loads the weights at initial_weights_path() into the model that `of_run` built. Returns their path, or ""
 /// if there is none. ConfigError if they are missing, damaged or do not fit the model, or if it is not a
