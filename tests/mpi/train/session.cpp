@@ -14,15 +14,15 @@ using namespace coeus::test;
 namespace {
 
 Config config_with(const Words& more) {
-    Words words = {"--dry_run",
-                   "--device=cpu",
-                   "--model.flavor=debugmodel",
-                   "--model.vocab_size=64",
-                   "--training.seq_len=32",
-                   "--training.local_batch_size=1",
-                   "--debug.seed=7"};
-    words.insert(words.end(), more.begin(), more.end());
-    return parse_command_line(words).config;
+    Words arguments = {"--dry_run",
+                       "--device=cpu",
+                       "--model.flavor=debugmodel",
+                       "--model.vocab_size=64",
+                       "--training.seq_len=32",
+                       "--training.local_batch_size=1",
+                       "--debug.seed=7"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return parse_command_line(arguments).config;
 }
 
 // The weights that this rank owns.
