@@ -166,7 +166,6 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
-        {2, always, set_irregular_layers, true},
         {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true, 1},
         {3, can_divide_experts,
          [](MeshCase& c, int n) {
@@ -175,6 +174,7 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true, 2},
         {3, always, set_depths, true},
+        {2, always, set_irregular_layers, true},
         {recipe_choices, always, set_recipe, true},
         {3, always, set_frozen, true},
     };
