@@ -116,7 +116,7 @@ void show_deck(const std::string& file, const Options& options) {
         if (!planned.model->decoder())
             throw ConfigError("--model: lists the parameters of decoders, and {} is none",
                               planned.model->name());
-        list_parameters(planned.engine.decoder(), config.training.seq_len);
+        list_parameters(decoder_of(planned.engine.model()), config.training.seq_len);
     }
 }
 
