@@ -42,7 +42,7 @@ public:
           network_(tracer_, latency,
                    [](const std::string& communicator) { return communicator == axes_name(axis::ep); }) {
         engine_.allocate(mesh_);
-        engine_.decoder().parameters().initialise(1, 1);
+        engine_.model().parameters().initialise(1, 1);
         engine_.renew_weights();
         const RandomStream random(uint64_t(mesh_.world().rank()), "tokens");
         for (size_t t = 0; t < ids_.size(); ++t) ids_[t] = int32_t(random.u64(t) % uint64_t(model.vocab));

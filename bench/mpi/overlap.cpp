@@ -34,7 +34,7 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
                           .exchanges = exchanges,
                           .streams = Stream::Mode::threaded});
     engine.allocate(mesh);
-    engine.decoder().parameters().initialise(1, 1);
+    engine.model().parameters().initialise(1, 1);
     engine.renew_weights();
     std::vector<int32_t> ids(size_t(sequences * seq_len));
     const RandomStream random(uint64_t(mesh.world().rank()), "tokens");

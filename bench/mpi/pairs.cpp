@@ -55,7 +55,7 @@ struct Run {
             ModelConfig(config)->split(options.pipeline.timetable.stages(), {.embedding = 0, .head = 0});
         engine = std::make_unique<Engine>(config, options);
         engine->allocate(mesh);
-        engine->decoder().parameters().initialise(1, 1);
+        engine->model().parameters().initialise(1, 1);
         engine->renew_weights();
     }
 

@@ -292,14 +292,6 @@ LayerMemory Engine::used() const {
     return used;
 }
 
-Decoder& Engine::decoder() {
-    return decoder_of(*model_);
-}
-
-const Decoder& Engine::decoder() const {
-    return decoder_of(model());
-}
-
 // First stages what the host adds to a step; then submits the work, which is the same in each step.
 bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t counted,
                                FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
@@ -330,9 +322,8 @@ bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
 }
 
 // One graph for each local batch; those between the first and the last share one. The ids of a local batch
-// are brought before its graph, to where the local batch before had its own. Together
-// they gather all weights that they read: what a graph finds gathered when it is recorded is what the graph
-// before it leaves at each replay.
+// are brought before its graph, to where the local batch before had its own. Every replay must begin with the
+// same gathered units as the recording; so the first graph begins with none.
 bool Engine::submit_graphs() {
     gathered_.forget_weights();
     for (int64_t i = 0; i < options_.accumulation; ++i) {

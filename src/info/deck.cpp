@@ -5,6 +5,8 @@
 #include "coeus/deck/command_line.hpp"
 #include "coeus/info/kinds.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/element_counts.hpp"
 #include "coeus/session/plan_findings.hpp"
 
 #include <algorithm>
@@ -56,6 +58,7 @@ private:
 };
 
 // Prints one line per parameter, or one for a group of equal layers. FLOPs are those of forward and backward.
+// Counts what the number of parameters counts: no biases that balance experts.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const DecoderConfig& m = decoder.config();
     print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
@@ -71,23 +74,22 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const FrozenNames frozen(decoder.parameters());
     for (const Storage* storage : decoder.parameters().model())
         for (const Param& param : storage->params()) {
+            if (param.is_exact) continue;
+            const ElementCounts counts = count_elements(param, m);
             const std::string in_layers = "layers.";
             if (!param.name.starts_with(in_layers)) {
-                const bool is_table = param.name == "tok_embeddings.weight",
-                           is_head = param.name == "output.weight" || (is_table && m.tied);
-                const int64_t products = is_head ? 1 + m.mtp.layers : is_table ? 0 : 1;
-                add(param.name, param.shape.text(), param.shape.count(),
-                    6.0 * double(products * param.shape.count()), frozen.remark(param.name));
+                add(param.name, param.shape.text(), counts.all, counts.product_flops(),
+                    frozen.remark(param.name));
                 continue;
             }
             const size_t dot = param.name.find('.', in_layers.size());
             const int64_t layer = std::stoll(param.name.substr(in_layers.size(), dot - in_layers.size()));
             for (const std::vector<int64_t>& group : groups) {
                 if (group.front() != layer) continue;  // the first layer of a group represents all of it
-                const int64_t copies = int64_t(group.size()), count = copies * param.shape.count();
+                const int64_t copies = int64_t(group.size());
                 add(in_layers + (copies == m.layers ? "*" : ranges_text(group)) + param.name.substr(dot),
-                    fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count),
-                    frozen.remark(group, param.name.substr(dot)));
+                    fmt::format("{} x {}", param.shape.text(), copies), copies * counts.all,
+                    double(copies) * counts.product_flops(), frozen.remark(group, param.name.substr(dot)));
             }
         }
     add(fmt::format("attention scores of {} tokens", seq_len), "", 0, m.score_flops_per_token(seq_len));
@@ -114,7 +116,7 @@ void show_deck(const std::string& file, const Options& options) {
         if (!planned.model->decoder())
             throw ConfigError("--model: lists the parameters of decoders, and {} is none",
                               planned.model->name());
-        list_parameters(planned.engine.decoder(), config.training.seq_len);
+        list_parameters(decoder_of(planned.engine.model()), config.training.seq_len);
     }
 }
 

@@ -129,8 +129,7 @@ double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
 }
 
 double DecoderConfig::flops_per_token(int64_t seq_len) const {
-    const int64_t multiplied = active_parameters() + (mtp.layers - (tied ? 0 : 1)) * vocab * dim;
-    return 6.0 * double(multiplied) + score_flops_per_token(seq_len);
+    return count_elements(*this).product_flops() + score_flops_per_token(seq_len);
 }
 
 }  // namespace coeus

@@ -20,15 +20,24 @@ struct PartCounts {
     int64_t parts = 1;
 };
 
-ElementCounts counts_in(const Parameters& parameters) {
+void add(ElementCounts& sum, const ElementCounts& more, int64_t parts = 1) {
+    sum.all += parts * more.all;
+    sum.active += parts * more.active;
+    sum.multiplied += parts * more.multiplied;
+}
+
+ElementCounts counts_in(const Parameters& parameters, const DecoderConfig& model) {
     ElementCounts counts;
     for (const Storage* storage : parameters.model())
-        for (const Param& param : storage->params()) {
-            if (param.is_exact) continue;  // no gradient changes it: not a parameter in torchtitan's sense
-            counts.all += param.shape.count();
-            counts.active += param.shape.count() / param.choices * param.chosen;
-        }
+        for (const Param& param : storage->params()) add(counts, count_elements(param, model));
     return counts;
+}
+
+// How often a token is multiplied by each element of a parameter.
+int64_t products_of(ParamRole role, const DecoderConfig& model) {
+    const bool is_table = role == ParamRole::embedding,
+               is_head = role == ParamRole::output || (is_table && model.tied);
+    return is_head ? 1 + model.mtp.layers : is_table ? 0 : 1;
 }
 
 // A block that a family builds by itself may differ from layer to layer in any way.
@@ -51,18 +60,18 @@ std::vector<PartCounts> counts_of_parts(DecoderConfig model) {
     DecoderConfig without_layers = model;
     without_layers.layers = without_layers.mtp.layers = 0;
     const Decoder others(without_layers, {}, 1);
-    std::vector<PartCounts> all = {{counts_in(others.parameters())}};
+    std::vector<PartCounts> all = {{counts_in(others.parameters(), model)}};
     for (const LayerKind& kind : kinds_of_blocks(model)) {
         Parameters parameters({});
         build_layer({parameters, model, "", kind.layer}, others.tables(), Recompute::nothing);
-        all.push_back({counts_in(parameters), kind.count});
+        all.push_back({counts_in(parameters, model), kind.count});
     }
     if (model.mtp.layers > 0) {  // what they have besides a layer
         Parameters with_layer({}), layer({});
         build_mtp_layer(with_layer, model, 0, others.tables(), Recompute::nothing);
         build_layer({layer, model, "", model.layers}, others.tables(), Recompute::nothing);
-        const int64_t more = counts_in(with_layer).all - counts_in(layer).all;
-        all.push_back({{more, more}, model.mtp.layers});
+        const int64_t more = counts_in(with_layer, model).all - counts_in(layer, model).all;
+        all.push_back({{more, more, more}, model.mtp.layers});
     }
     return all;
 }
@@ -71,11 +80,14 @@ std::vector<PartCounts> counts_of_parts(DecoderConfig model) {
 
 ElementCounts count_elements(const DecoderConfig& model) {
     ElementCounts sum;
-    for (const auto& [of_one, parts] : counts_of_parts(model)) {
-        sum.all += parts * of_one.all;
-        sum.active += parts * of_one.active;
-    }
+    for (const auto& [of_one, parts] : counts_of_parts(model)) add(sum, of_one, parts);
     return sum;
+}
+
+ElementCounts count_elements(const Param& param, const DecoderConfig& model) {
+    if (param.is_exact) return {};
+    const int64_t all = param.shape.count(), active = all / param.choices * param.chosen;
+    return {.all = all, .active = active, .multiplied = active * products_of(param.role, model)};
 }
 
 void require_countable(double elements) {

@@ -37,7 +37,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
     on_first_rank(world_, [&] {
         require_owned();
         metrics_.emplace(folder_.metrics_file(), past);
-        if (!work.expert_layers.empty()) expert_loads_.emplace(folder_.expert_loads_file(), past);
+        if (!work.counted_layers.empty()) expert_loads_.emplace(folder_.expert_loads_file(), past);
     });
     together(world_, [&] {
         if (const auto& folder = folder_.tensorboard_folder())
@@ -77,8 +77,8 @@ void Reporting::validation(ValidationMetrics m) {
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
-void Reporting::expert_loads(int64_t step, std::span<const int64_t> loads) {
-    if (expert_loads_) expert_loads_->write(load_line(step, work_.expert_layers, loads));
+void Reporting::counts(int64_t step, std::span<const int64_t> counts) {
+    if (expert_loads_) expert_loads_->write(load_line(step, work_.counted_layers, counts));
 }
 
 void Reporting::write_line(const std::string& json) {

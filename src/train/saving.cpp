@@ -167,7 +167,7 @@ void Saving::require_exported() const {
 
 // True if the folder would be without biases that are not 0.
 bool Saving::loses_biases() const {
-    if (hub_holds_biases(*model_->decoder())) return false;
+    if (hub_holds_biases(require_decoder(model_, "a Hugging Face folder"))) return false;
     bool loses = false;
     for (const CheckpointTensor& tensor : weights()) {
         if (!tensor.is_exact) continue;
@@ -186,8 +186,7 @@ void Saving::export_model(const TrainRecord& train) {
     if (config_.checkpoint.last_save_in_hf && loses_biases()) {
         not_exported_ = fmt::format(
             "checkpoint.last_save_in_hf = true: the run is complete, but {} was not written, because a "
-            "Hugging "
-            "Face folder of this architecture has no place for the biases that balance the experts. "
+            "Hugging Face folder of this architecture has no place for the biases that balance the experts. "
             "{} has the model with them; `coeus convert {} FOLDER --without_biases` writes a folder without "
             "them, which is another model. Train with model.moe.load_balance_coeff = 0 to get one that a "
             "folder holds",
@@ -203,7 +202,7 @@ void Saving::export_model(const TrainRecord& train) {
 }
 
 std::string Saving::export_hub(int64_t step, Dtype dtype) {
-    const DecoderConfig& model = *model_->decoder();
+    const DecoderConfig& model = require_decoder(model_, "a Hugging Face folder");
     std::string folder = export_path(step);
     const std::vector<CheckpointTensor> tensors = weights();
     std::vector<std::string> paths;

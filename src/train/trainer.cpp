@@ -301,16 +301,16 @@ void Trainer::report() {
     metrics.lr = scalars.learning_rate;
     for (const PartOfLoss& part : engine().model().losses())
         metrics.losses.push_back({part.topic, part.name, scalars.losses[part.number]});
-    const std::vector<int64_t> loads = engine().counts();
+    const std::vector<int64_t> counts = engine().counts();
     if (const Counters counters = engine().model().counters(); counters.choices == Counters::Choices::experts)
-        metrics.experts = expert_loads(loads, counters.columns, mesh().shape().ep);
+        metrics.experts = expert_loads(counts, counters.columns, mesh().shape().ep);
     if (mesh().shape().ep > 1)
         metrics.extra_rounds = mesh().world().all_reduce(engine().extra_rounds(), Reduce::max);
     if (const int64_t twice = engine().steps_computed_twice(); twice > 0)
         metrics.steps_computed_twice = twice;
     reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
     if (records_loads(progress_.step, config_.metrics.log_freq, config_.training.steps))
-        reporting_.expert_loads(progress_.step, loads);
+        reporting_.counts(progress_.step, counts);
 }
 
 void Trainer::say_goodput(const std::string& end) {

@@ -142,7 +142,7 @@ void Trainer::begin_reporting() {
                       .flops_per_token = session_.model()->flops_per_token(config_.training.seq_len),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
-                      .expert_layers = engine().model().counters().layers},
+                      .counted_layers = engine().model().counters().layers},
                      [this] { owner_.require_owned(); });
 }
 

@@ -103,7 +103,7 @@ TEST_CASE("offloaded tensors are on the host, and take no GPU memory") {
     CHECK(with.bytes(term::activations) ==
           without.bytes(term::activations) - c.model.layers * padded_bytes(flow));
     CHECK(with.bytes(term::offloading) == 2 * 3 * 4096 + 2 * padded_bytes(flow));
-    for (const Storage& storage : there.engine.decoder().parameters().storages()) {
+    for (const Storage& storage : there.engine.model().parameters().storages()) {
         // the host can read it
         CHECK(element(exp_avg(storage), 0) == 0);
         CHECK(std::isfinite(element(storage.master, 0)));
@@ -128,7 +128,7 @@ TEST_CASE(
     for (int64_t step = 2; step <= 4; ++step) CHECK(run.step(step, batch));
     run.evaluate(batch);
     CHECK(gpu_allocations() == before);
-    const Parameters& parameters = run.engine.decoder().parameters();
+    const Parameters& parameters = run.engine.model().parameters();
     const StorageTensor kinds[] = {&Storage::master, exp_avg, exp_avg_sq};
     std::vector<std::vector<double>> state;
     for (const StorageTensor& kind : kinds) state.push_back(all_of(parameters, kind));

@@ -73,7 +73,7 @@ Result train(const Device& device, const Choice& choice) {
     if (choice.recipe != Recipe::none) set_recipe(config, with, choice.recipe);
     Engine engine(config, with);
     engine.allocate(mesh_of_one(), device);
-    Parameters& parameters = engine.decoder().parameters();
+    Parameters& parameters = engine.model().parameters();
     parameters.initialise(5, 1);
     engine.renew_weights();
     TestBatch batch(2 * choice.accumulation, with.training.seq_len, config.vocab),
@@ -150,11 +150,11 @@ TEST_CASE("the gradients of a local batch on a GPU are those in float32, rounded
                       options(Backend::cuda,
                               {.compute = Dtype::bf16, .accumulation = 1, .gradients_in_bf16 = in_bf16}));
         engine.allocate(mesh_of_one(), the_gpu());
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return batch.local_batch(0, 2); });
-        for (const Storage& storage : engine.decoder().parameters().storages()) {
+        for (const Storage& storage : engine.model().parameters().storages()) {
             CHECK((storage.g.dtype == Dtype::bf16) ==
                   (in_bf16 && storage.sums_products() && !storage.is_partial()));
             OwnedTensor host(storage.g.dtype, storage.g.shape);
@@ -189,7 +189,7 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
         with.validation = {};
         Engine engine(config, with);
         engine.allocate(mesh_of_one(), *device);
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
         TestBatch batch(2, tokens, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
@@ -260,8 +260,8 @@ TEST_CASE(
         CHECK(engine.plan().bytes(term::snapshot) == 0);
         CHECK(engine.plan().bytes(term::snapshot, MemoryPlace::host) > 0);
         engine.allocate(mesh_of_one(), the_gpu());
-        const Parameters& parameters = engine.decoder().parameters();
-        engine.decoder().parameters().initialise(5, 1);
+        const Parameters& parameters = engine.model().parameters();
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
         TestBatch batch(4, seq_len, tiny_config().vocab);
         const auto step = [&](int64_t number, const StepLimits& limits = {}) {

@@ -14,6 +14,7 @@
 #include "support/write_safetensors.hpp"
 
 #include <cmath>
+#include <regex>
 #include <sstream>
 
 using namespace coeus;
@@ -138,6 +139,31 @@ TEST_CASE("info: the frozen parameters of a deck are marked") {
     CHECK(ending("layers.*.ffn_norm") == "frozen");
     CHECK(ending("layers.*.feed_forward.w1").empty());
     CHECK(ending("output").empty());
+}
+
+TEST_CASE("info: the parameters of a deck add up to the numbers of its model") {
+    const TemporaryFolder folder;
+    struct Case {
+        const char *family, *flavor;
+        int mtp_layers;
+    };
+    for (const auto& [family, flavor, mtp_layers] : {Case{"llama3", "debugmodel", 0},
+                                                     {"qwen3", "debugmodel_moe", 0},
+                                                     {"qwen3", "debugmodel", 2},
+                                                     {"deepseek_v3", "debugmodel", 1}}) {
+        write_file(folder / "deck",
+                   fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\nnum_mtp_layers = {}\n"
+                               "[training]\nseq_len = 100\n",
+                               family, flavor, mtp_layers));
+        const std::string text = shown({folder / "deck", "--model"});
+        INFO(text);
+        std::smatch of_model, total;
+        REQUIRE(std::regex_search(text, of_model,
+                                  std::regex(R"(Model: .*, ([0-9,]+) parameters.* (\S+) FLOPs per token)")));
+        REQUIRE(std::regex_search(text, total, std::regex(R"(\n  total +(\S+) +(\S+)\n)")));
+        CHECK(total[1] == of_model[1]);
+        CHECK(total[2] == of_model[2]);
+    }
 }
 
 TEST_CASE("info: a deck") {

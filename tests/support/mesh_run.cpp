@@ -89,7 +89,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
       sequences_(c.sequences),
       validated_(c.validation_batch()) {
     engine.allocate(mesh, *c.device);
-    engine.decoder().parameters().initialise(5, 1);
+    engine.model().parameters().initialise(5, 1);
     engine.renew_weights();
 }
 
@@ -107,7 +107,7 @@ bool MeshRun::step(int64_t number, TestBatch& batch, const StepLimits& limits) {
 }
 
 void MeshRun::poison_gradients() {
-    const Parameters& parameters = engine.decoder().parameters();
+    const Parameters& parameters = engine.model().parameters();
     for (const Storage& storage : parameters.storages())
         for (const Tensor& gradient : {storage.gradient, storage.g}) {
             if (!gradient.data || gradient.count() == 0) continue;
@@ -125,7 +125,7 @@ double MeshRun::evaluate(TestBatch& batch) {
 std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& kind) const {
     const Mesh& mesh = engine.mesh();
     std::map<std::string, std::vector<double>> all;
-    for (const Storage* listed : engine.decoder().parameters().model()) {
+    for (const Storage* listed : engine.model().parameters().model()) {
         const Storage& storage = *listed;
         const Tensor tensor = kind(storage);
         for (const Param& param : storage.params()) {
@@ -135,8 +135,8 @@ std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& k
             if (replica_of(param, storage.place()).number > 0) continue;
             for (const HeldBlock& block : blocks_of(storage, param, tensor)) {
                 const OwnedTensor here(block.local.dtype, block.local.shape);
-                engine.decoder().parameters().device().copy(here.view.data, block.local.data,
-                                                            here.view.bytes());
+                engine.model().parameters().device().copy(here.view.data, block.local.data,
+                                                          here.view.bytes());
                 const std::vector<double> elements = values_of(here);
                 const int64_t rows = block.local.rows(), cols = block.local.cols(),
                               all_cols = param.shape.cols();

@@ -84,7 +84,7 @@ private:
 }  // namespace
 
 TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
-                           const std::vector<ModelPart>& parts, const ShardPlace& place)
+                           const std::vector<ModelPart>& parts, const ModelPlace& place)
     : Model(types, place), dim_(dim) {
     parts_ = parts.empty() ? std::vector<ModelPart>{{0, blocks + 2}} : parts;
     const auto begin = [&](bool here) {
@@ -157,10 +157,10 @@ int64_t TwoFlowDescription::parameters() const {
 }
 
 std::unique_ptr<Model> TwoFlowDescription::build(const StateTypes& types, int64_t /*positions*/,
-                                                 const ModelPlace& /*place*/,
-                                                 const std::vector<ModelPart>& parts,
+                                                 const ModelPlace& place, const std::vector<ModelPart>& parts,
                                                  const std::vector<Recompute>& recompute) const {
-    return std::make_unique<TwoFlowModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts);
+    return std::make_unique<TwoFlowModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts,
+                                          place);
 }
 
 }  // namespace coeus::test

@@ -13,7 +13,7 @@ namespace coeus::test {
 class TwoFlowModel : public Model {
 public:
     TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
-                 const std::vector<ModelPart>& parts = {}, const ShardPlace& place = {});
+                 const std::vector<ModelPart>& parts = {}, const ModelPlace& place = {});
 
     const BatchKind& batches() const override { return batches_; }
     Flow flow_into(size_t segment, const BatchShape& local) const override;
@@ -23,7 +23,7 @@ private:
     TokenBatches batches_;
 };
 
-/// The description of such a model on one rank of each stage.
+/// The description of such a model. Ranks may divide its layers, its parameters and the data.
 class TwoFlowDescription : public ModelDescription {
 public:
     TwoFlowDescription(size_t blocks, int64_t dim, int64_t vocab)

@@ -10,7 +10,6 @@
 #include "coeus/engine/step_graphs.hpp"
 #include "coeus/engine/temporaries.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
-#include "coeus/models/decoder.hpp"
 #include "coeus/models/model_config.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
@@ -121,9 +120,6 @@ public:
     const ModelConfig& config() const { return config_; }
     Model& model() { return *model_; }
     const Model& model() const { return *model_; }
-    /// The model, which must be a decoder: for what is about text alone.
-    Decoder& decoder();
-    const Decoder& decoder() const;
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }

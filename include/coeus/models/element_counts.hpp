@@ -3,13 +3,24 @@
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
+#include "coeus/state/param.hpp"
 
 namespace coeus {
 
 struct ElementCounts {
     int64_t all = 0;     ///< elements of all parameters; a tied matrix counts once
     int64_t active = 0;  ///< those that one token uses
+    /// Those that one token is multiplied by. A table that is only looked up has none; the output projection
+    /// counts once for each token that is predicted.
+    int64_t multiplied = 0;
+
+    /// FLOPs of the products of one token, forward and backward: three products, of two operations each.
+    double product_flops() const { return 6.0 * double(multiplied); }
 };
+
+/// Counts one parameter of the model. Nothing is counted if no gradient changes it (Param::is_exact): in
+/// torchtitan it is not a parameter.
+ElementCounts count_elements(const Param& param, const DecoderConfig& model);
 
 /// Counts one layer of each kind, and what is outside of layers. The model must be valid.
 ElementCounts count_elements(const DecoderConfig& model);

@@ -30,9 +30,9 @@ public:
         : Stage(model, model.parts().front(), gathered) {}
 
     const ModelPart& part() const { return part_; }
-    /// True if its backward gets a gradient, or the stage before it needs one.
+    /// True if its backward gets a gradient from the stage after it, or gives one to the stage before it.
     bool exchanges_gradients() const {
-        return !is_last() || (part_.first > 0 && model_->first_trained() < part_.first);
+        return model_->first_trained() < (is_last() ? part_.first : part_.last);
     }
 
     /// Copies `in`. The result is in the frame. The last stage returns an empty flow and adds the scaled loss

@@ -26,12 +26,12 @@ public:
     /// `device`: this rank's device. All arguments outlive it.
     Reporting(const RunFolder& folder, const Communicator& world, const Device& device);
 
-    /// The work of this rank, from which rates are computed, and its model's layers with experts.
+    /// The work of this rank, from which rates are computed, and what its model counts.
     struct Work {
         double tokens_per_step = 0;  ///< this rank's share if ranks divide a sample
         double flops_per_token = 0;
-        std::optional<double> peak_flops;         ///< FLOP/s; none: not known
-        std::vector<int64_t> expert_layers = {};  ///< the numbers of the layers with experts
+        std::optional<double> peak_flops;          ///< FLOP/s; none: not known
+        std::vector<int64_t> counted_layers = {};  ///< Counters::layers; none: no counts are recorded
     };
     /// Call it before the first step. `past`: the part of the run that is complete. SystemError if a file
     /// cannot be opened. Lines that cannot be written later are counted and reported, and do not end the run.
@@ -46,8 +46,8 @@ public:
     /// Logs a step. Fills in rates since the previous logged step, memory, and the state of the GPU.
     void step(StepMetrics m, int64_t steps_left);
     void validation(ValidationMetrics m);
-    /// Records the tokens of each expert in a step, [layers with experts, experts].
-    void expert_loads(int64_t step, std::span<const int64_t> loads);
+    /// Records the counters of a step in expert_loads.jsonl: [counted layers, choices].
+    void counts(int64_t step, std::span<const int64_t> counts);
     /// Writes a line to metrics.jsonl only.
     void write_line(const std::string& json);
     /// Writes the page of plots when the run is complete. A failure is a warning; no data is lost then.
@@ -63,7 +63,7 @@ private:
     Work work_;
     StepClock clock_;
     std::optional<MetricsFile> metrics_;            ///< only on rank 0
-    std::optional<MetricsFile> expert_loads_;       ///< only on rank 0, if the model has experts
+    std::optional<MetricsFile> expert_loads_;       ///< only on rank 0, if there are counted layers
     std::unique_ptr<TensorBoardFile> tensorboard_;  ///< on rank 0 or on each rank
     std::optional<GpuMonitor> gpu_;
 };

@@ -128,14 +128,14 @@ TEST_CASE("GPU: all ranks refuse a step together, and differing replicas are fou
         MeshRun run(c, mesh);
         TestBatch batch = batch_of_step(c, 1);
         CHECK(run.step(1, batch));
-        const ReplicaComparison replicas(run.engine.decoder().parameters(), mesh, hosts);
+        const ReplicaComparison replicas(run.engine.model().parameters(), mesh, hosts);
         CHECK(replicas.compare() == "");
         const bool last = world.rank() == world.size() - 1;
         const auto before = run.whole(&Storage::master);
         CHECK_FALSE(run.step(2, batch, {.loss = last ? 1e-3 : 1e3}));
         CHECK(run.engine.scalars().refusals == 1);
         CHECK(run.whole(&Storage::master) == before);
-        for (const Storage& storage : run.engine.decoder().parameters().storages()) {
+        for (const Storage& storage : run.engine.model().parameters().storages()) {
             if (storage.params()[0].name != "norm.weight" || !last) continue;
             uint32_t bits = 0;
             the_gpu().copy(&bits, storage.master.data, sizeof bits);

@@ -20,7 +20,7 @@ Weights loaded(const std::string& folder, MeshCase c, const Mesh& mesh) {
         c.pipeline = pipeline_of("1F1B", c.mesh.pp, c.mesh.pp, 1, c.model);
     }
     const MeshRun run(c, mesh);
-    Pretrained(folder, mesh.world()).load(run.engine.decoder(), mesh.world());
+    Pretrained(folder, mesh.world()).load(decoder_of(run.engine.model()), mesh.world());
     return run.whole(&Storage::master);
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("a rank reads only its own bytes of a checkpoint") {
         c.sequences = shape.pp;
         const MeshRun run(c, mesh);
         const std::vector<CheckpointTensor> tensors =
-            checkpoint_tensors(run.engine.decoder().parameters(), true);
+            checkpoint_tensors(run.engine.model().parameters(), true);
         const SharedFolder folder(world);
         const std::string path = CheckpointStore(folder.path, 0, world).save({.step = 1}, tensors).path;
         int64_t whole = 0;

@@ -138,14 +138,14 @@ public:
     MeshRun& model() { return model_; }
     const Mesh& mesh() const { return mesh_; }
     std::vector<CheckpointTensor> state() const {
-        return checkpoint_tensors(model_.engine.decoder().parameters(), true);
+        return checkpoint_tensors(model_.engine.model().parameters(), true);
     }
     /// The record of a run's position after a step.
     static TrainRecord record_of(int64_t step) {
         return {.step = step, .sample = step * global_batch, .deck = "", .version = "", .model = ""};
     }
     TrainRecord load(const std::string& file) {
-        Parameters& parameters = model_.engine.decoder().parameters();
+        Parameters& parameters = model_.engine.model().parameters();
         parameters.initialise(99, 1);  // nothing of the loaded state may be there already
         const TrainRecord record = load_checkpoint(file, state(), mesh_.world());
         model_.engine.renew_weights();

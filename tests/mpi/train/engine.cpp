@@ -29,7 +29,7 @@ public:
                                  .mesh = mesh.shape(),
                                  .rank = mesh.world().rank()}) {
         engine.allocate(mesh);
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
     }
 
@@ -47,7 +47,7 @@ public:
 
     std::vector<double> weights() const {
         std::vector<double> all;
-        for (const Storage& storage : engine.decoder().parameters().storages())
+        for (const Storage& storage : engine.model().parameters().storages())
             for (double x : values(storage.master)) all.push_back(x);
         return all;
     }
@@ -126,7 +126,7 @@ TEST_CASE("engine: sums over replicas begin in the backward, and none is left fo
             // the loss's own sum counts here only if replicas are the only axis, since its ranks then have
             // the same name
             const int single_numbers = shape.ranks() == shape.dp_replicate ? 1 : 0;
-            const Parameters& parameters = run.engine.decoder().parameters();
+            const Parameters& parameters = run.engine.model().parameters();
             CHECK(sums.gradients >= int(parameters.units().size()));
             // the last unit of a backward is the first one; a stage that computes gradients of weights late
             // ends with two
@@ -235,7 +235,7 @@ TEST_CASE("engine: a gradient that is not finite on one rank stops all ranks") {
     batch.split_documents(5, false);
     Run run({.master = Dtype::f32, .compute = Dtype::f32}, mesh);
     const std::vector<double> before = run.weights();
-    const Tensor last = run.engine.decoder().parameters().storages().back().w;
+    const Tensor last = run.engine.model().parameters().storages().back().w;
     const double good = element(last, 7);
     if (world.rank() == world.size() - 1) set_element(last, 7, std::numeric_limits<double>::infinity());
     CHECK_FALSE(run.step(1, batch));

@@ -74,7 +74,7 @@ double rounded_to_bf16(double value) {
 /// The names of the parameters whose gradients are in bfloat16 before any sum over ranks.
 std::vector<std::string> in_bf16(const MeshRun& run) {
     std::vector<std::string> names;
-    for (const Storage* storage : run.engine.decoder().parameters().model())
+    for (const Storage* storage : run.engine.model().parameters().model())
         if (storage->g.dtype == Dtype::bf16)
             for (const Param& param : storage->params()) names.push_back(param.name);
     return names;

@@ -63,7 +63,7 @@ std::map<std::string, std::vector<double>> state(const MeshRun& run) {
 
 // Flips the lowest bit of this rank's first element of a parameter.
 void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
-    for (const Storage& storage : run.engine.decoder().parameters().storages())
+    for (const Storage& storage : run.engine.model().parameters().storages())
         for (const OwnedRun& run_of : storage.runs())
             if (run_of.param->name == name)
                 *static_cast<unsigned char*>(Storage::rows_of(run_of, kind(storage)).data) ^= 1;
@@ -76,8 +76,8 @@ const char* weight_of_layer(const MeshCase& c) {
 // Makes an element of this rank's gradients not a number, of an expert if there are any. The rank counts this
 // element in the norm.
 void spoil(MeshRun& run) {
-    const char* part_of_name = run.engine.decoder().config().moe.experts > 0 ? ".experts." : ".wo.";
-    for (const Storage& storage : run.engine.decoder().parameters().storages())
+    const char* part_of_name = decoder_of(run.engine.model()).config().moe.experts > 0 ? ".experts." : ".wo.";
+    for (const Storage& storage : run.engine.model().parameters().storages())
         for (const OwnedRun& part : storage.runs())
             if (storage.gradient && part.param->name.find(part_of_name) != std::string::npos)
                 return set_element(Storage::rows_of(part, storage.gradient), 0, NAN);
@@ -86,7 +86,7 @@ void spoil(MeshRun& run) {
 // World ranks that own the same elements of a parameter as the last rank, itself included.
 std::vector<int> holders_beside_last(const Communicator& world, const MeshRun& run, const std::string& name) {
     std::array<int64_t, 4> own = {-1, -1, -1, -1};
-    for (const Storage& storage : run.engine.decoder().parameters().storages())
+    for (const Storage& storage : run.engine.model().parameters().storages())
         for (const OwnedRun& part : storage.runs())
             if (part.param->name == name)
                 own = {part.first_row, part.first_col, part.rows, part.param->local.cols};
@@ -146,7 +146,7 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
         CAPTURE(c.name());
         const Mesh mesh(world.split(0, "world"), c.mesh);
         MeshRun run(c, mesh);
-        const ReplicaComparison replicas(run.engine.decoder().parameters(), mesh, hosts);
+        const ReplicaComparison replicas(run.engine.model().parameters(), mesh, hosts);
         // replicas of what a rank owns, and of what it has whole with tensor parallelism and in a pipeline
         CHECK(replicas.has_replicas() ==
               (c.mesh.dp_replicate * c.mesh.tp * (c.model.tied ? c.mesh.pp : 1) > 1));
@@ -215,7 +215,7 @@ TEST_CASE("guards: after a return to a snapshot the same steps give the same bit
         const Mesh mesh(world.split(0, "world"), c.mesh);
         MeshRun run(c, mesh);
         CHECK(run.engine.plan().bytes(term::snapshot) > 0);
-        StateSnapshot snapshot(run.engine.decoder().parameters(), run.engine.exec());
+        StateSnapshot snapshot(run.engine.model().parameters(), run.engine.exec());
         TestBatch batch = batch_of_step(c, 1);
         CHECK(run.step(1, batch));
         snapshot.take();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is not a decoder, with batches of its own kind, in a pipeline: it takes the steps of one rank,
-// and resumes from its checkpoint with the same bits.
+// A model that is not a decoder, with batches of its own kind, on ranks that divide its layers, its
+// parameters and the data: it takes the steps of one rank. It resumes from its checkpoint with the same bits.
 #include "coeus/comm/together.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -66,17 +66,18 @@ private:
 class EchoDescription : public TwoFlowDescription {
 public:
     EchoDescription() : TwoFlowDescription(blocks, echo_width, echo_words) {}
-    std::unique_ptr<Model> build(const StateTypes& types, int64_t /*positions*/, const ModelPlace& /*place*/,
+    std::unique_ptr<Model> build(const StateTypes& types, int64_t /*positions*/, const ModelPlace& place,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
-        return std::make_unique<EchoModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts);
+        return std::make_unique<EchoModel>(blocks_, dim_, vocab_, types, recomputes_blocks(recompute), parts,
+                                           place);
     }
 };
 
 const ModelConfig echoing(std::make_shared<EchoDescription>()),
     with_labels(std::make_shared<TwoFlowDescription>(blocks, echo_width, echo_words));
 
-// An engine on a mesh of stages, and its steps.
+// An engine on a mesh, and its steps. `sequences`: of a local batch on all ranks together.
 class EchoRun {
 public:
     EchoRun(const ModelConfig& model, const Mesh& mesh, int64_t sequences)
@@ -95,9 +96,10 @@ public:
         std::vector<double> losses;
         for (int64_t step = first; step <= last; ++step) {
             TestBatch batch(2 * sequences_, length, echo_words, uint64_t(step));
-            engine_.compute_gradients(step, 1e-2, batch.valid_labels(), [&](int64_t i) {
-                return batch.local_batch(i * sequences_, sequences_);
-            });
+            const int64_t own = engine_.options().training.sequences,
+                          first = 2 * own * engine_.mesh().rank(axis::dp);
+            engine_.compute_gradients(step, 1e-2, batch.valid_labels(),
+                                      [&](int64_t i) { return batch.local_batch(first + i * own, own); });
             CHECK(engine_.update().taken);
             losses.push_back(engine_.scalars().loss);
         }
@@ -107,15 +109,16 @@ public:
 private:
     static EngineOptions options(const ModelConfig& model, const Mesh& mesh, int64_t sequences) {
         const int ranks = mesh.shape().pp;
+        const int64_t own = sequences / mesh.shape().size(axis::dp);
         EngineOptions options = {.types = {.master = Dtype::f64, .compute = Dtype::f64},
-                                 .training = {.sequences = sequences, .seq_len = length},
+                                 .training = {.sequences = own, .seq_len = length},
                                  .accumulation = 2,
                                  .validation = {.sequences = 2, .seq_len = length},
                                  .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
                                  .mesh = mesh.shape(),
                                  .rank = mesh.world().rank()};
         if (ranks > 1)
-            options.pipeline = {.timetable = find_schedule("1F1B")->timetable({ranks, int(sequences), 1}),
+            options.pipeline = {.timetable = find_schedule("1F1B")->timetable({ranks, int(own), 1}),
                                 .parts = model->split(ranks, {}),
                                 .sends = Sends::synchronous};
         return options;
@@ -163,4 +166,26 @@ TEST_CASE("other models: a pipeline takes the steps of one rank, and resumes wit
                            one.engine().evaluate(validated.local_batch(0, 2)), 1e-11));
     CHECK_FALSE(relatively_close(of_one[0], of_other[0], 1e-6));
     world.barrier();  // the folder is removed
+}
+
+TEST_CASE("other models: ranks that divide layers, parameters and data take the steps of one rank") {
+    const Communicator world = Communicator::world("world");
+    const int64_t sequences = 2 * world.size();
+    EchoRun one(echoing, mesh_of_one(), sequences);
+    const std::vector<double> of_one = one.take_steps(1, 3);
+    TestBatch validated(2, length, echo_words);
+    const double validation = one.engine().evaluate(validated.local_batch(0, 2));
+    for (const MeshShape& shape : meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard})) {
+        INFO(shape.text());
+        const Mesh mesh(world.split(0, "world"), shape);
+        EchoRun run(echoing, mesh, sequences);
+        const std::vector<double> losses = run.take_steps(1, 3);
+        for (size_t i = 0; i < losses.size(); ++i) CHECK(relatively_close(losses[i], of_one[i], 1e-11));
+        const double loss = run.engine().evaluate(validated.local_batch(0, 2));
+        CHECK(relatively_close(mesh[axis::pp].all_reduce(loss), validation, 1e-11));
+        // each rank owns its part
+        const bool divides = shape.dp_shard > 1;
+        for (const Storage& storage : run.engine().model().parameters().storages())
+            CHECK(storage.is_gathered() == divides);
+    }
 }

@@ -137,7 +137,7 @@ TEST_CASE("pipeline: a backward in two halves gives the bits of a whole one") {
         }
         CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
         // both copies of a tied table are equal
-        const Storage* table = a.engine.decoder().shared_storage();
+        const Storage* table = a.engine.model().shared_storage();
         CHECK((table != nullptr) ==
               (world.size() > 1 && (world.rank() == 0 || world.rank() + 1 == world.size())));
         std::vector<double> first(size_t(model.vocab * model.dim));

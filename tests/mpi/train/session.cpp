@@ -3,6 +3,7 @@
 #include "coeus/session/session.hpp"
 
 #include "coeus/comm/queue_watch.hpp"
+#include "coeus/plan/memory.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/mpi_runtime.hpp"
@@ -57,13 +58,20 @@ TEST_CASE("session: takes the memory of its plan, and draws the weights by the s
     CHECK(session.engine().options().rank == rank.world().rank());
     CHECK(session.findings().count(Finding::Severity::refusal) == 0);
     CHECK_NOTHROW(session.require_fits());
+    Parameters& parameters = session.engine().model().parameters();
+    CHECK(parameters.owned_state().empty());
     QueueWatch watch({});
     session.take_memory(watch);
     const Session::Ending ending(session);
+    const MemoryPlan& plan = session.engine().plan();
+    const std::vector<std::span<std::byte>>& state = parameters.owned_state();
+    REQUIRE(state.size() == 3);  // the weights and two moments
+    CHECK(int64_t(state[0].size()) == plan.bytes(term::weights));
+    CHECK(int64_t(state[1].size() + state[2].size()) == plan.bytes(term::moments));
+    CHECK(parameters.gradients().bytes() == plan.bytes(term::gradients));
     CHECK(session.load_initial_weights().empty());
     const std::vector<double> drawn = weights_of(session.engine());
     CHECK_FALSE(drawn.empty());
-    Parameters& parameters = session.engine().model().parameters();
     parameters.initialise(8, 1);
     CHECK(weights_of(session.engine()) != drawn);
     parameters.initialise(7, 1);

@@ -362,7 +362,7 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine, bool uneven) {
 
 // Sets the routers' weights to 0: all experts have the same score, and every token chooses the first ones.
 void choose_first_experts(Engine& engine) {
-    for (const Storage& storage : engine.decoder().parameters().storages())
+    for (const Storage& storage : engine.model().parameters().storages())
         for (const OwnedRun& run : storage.runs())
             if (run.param->name.ends_with(".router.gate.weight"))
                 cpu_kernels().zero(engine.exec(), Storage::rows_of(run, storage.master));

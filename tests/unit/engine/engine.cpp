@@ -33,14 +33,14 @@ struct Ready {
     explicit Ready(const EngineOptions& with = options(), const DecoderConfig& config = tiny_config())
         : engine(config, with) {
         engine.allocate();
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
     }
     Engine engine;
 
     std::vector<double> state(const StorageTensor& kind = &Storage::master) const {
         std::vector<double> all;
-        for (const Storage& storage : engine.decoder().parameters().storages())
+        for (const Storage& storage : engine.model().parameters().storages())
             for (double x : values(kind(storage))) all.push_back(x);
         return all;
     }
@@ -108,7 +108,7 @@ TEST_CASE("engine: a step with values that are not finite changes nothing") {
         Ready ready(with);
         TestBatch batch(2, seq_len, tiny_config().vocab);
         CHECK(step(ready.engine, batch, 1));
-        const Storage& last = ready.engine.decoder().parameters().storages().back();
+        const Storage& last = ready.engine.model().parameters().storages().back();
         for (double poison :
              {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
             const double good = element(last.w, 3);
@@ -159,7 +159,7 @@ TEST_CASE("engine: in a pipeline, recomputation reports one frame and the rank's
         const LayerMemory& plan = engine.layer_memory();
         CHECK(engine.recompute().frame == plan.executor.frame);
         CHECK(plan.activations == 4 * plan.executor.frame);  // all are alive
-        CHECK_THAT(engine.recompute().text(engine.decoder().layers_here()),
+        CHECK_THAT(engine.recompute().text(engine.model().layers_here()),
                    Catch::Contains("3 of 3 blocks; activations per micro-batch " +
                                    bytes_text(double(plan.executor.frame)) + " instead of "));
     }
@@ -215,7 +215,7 @@ TEST_CASE("engine: a step zeroes only the gradients that are not sums of product
     TestBatch batch(4, seq_len, tiny_config().vocab);
     const Observation observation = ready.engine.observe(zeroed);
     CHECK(step(ready.engine, batch, 1));
-    const Parameters& parameters = ready.engine.decoder().parameters();
+    const Parameters& parameters = ready.engine.model().parameters();
     int64_t others = 0, all = 0;
     for (const Storage& storage : parameters.storages()) {
         all += storage.g.bytes();
@@ -266,8 +266,8 @@ TEST_CASE("engine: weights that were loaded have scales of their own, whatever w
     const DecoderConfig config = config_of_16s();
     TestBatch batch(2, seq_len, config.vocab), other(2, 9, config.vocab);
     const auto load = [](Engine& engine) {
-        engine.decoder().parameters().initialise(9, 1);
-        for (const Storage& storage : engine.decoder().parameters().storages())
+        engine.model().parameters().initialise(9, 1);
+        for (const Storage& storage : engine.model().parameters().storages())
             for (int64_t i = 0; i < storage.master.count(); ++i)
                 set_element(storage.master, i, 3 * element(storage.master, i));
         engine.renew_weights();

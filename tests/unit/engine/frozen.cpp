@@ -53,7 +53,7 @@ struct FrozenStep {
     FrozenStep(const Patterns& frozen, const DecoderConfig& config) {
         Engine engine(config, freezing(frozen, Dtype::f64));
         engine.allocate();
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
         before = all(engine, &Storage::master);
         TestBatch batch(2, length, config.vocab);
@@ -69,7 +69,7 @@ struct FrozenStep {
 private:
     static std::map<std::string, std::vector<double>> all(const Engine& engine, Tensor Storage::*what) {
         std::map<std::string, std::vector<double>> found;
-        for (const Storage& storage : engine.decoder().parameters().storages())
+        for (const Storage& storage : engine.model().parameters().storages())
             for (const Param& param : storage.params())
                 if (storage.*what) found[param.name] = values(storage.rows_of(param, storage.*what));
         return found;
@@ -217,16 +217,16 @@ TEST_CASE("frozen: stages that train nothing get no gradients") {
 
 TEST_CASE("frozen: the optimizer counts what it updates, and biases that balance experts are not frozen") {
     const Engine half(llama(), freezing(lower_half));
-    const Parameters& parameters = half.decoder().parameters();
+    const Parameters& parameters = half.model().parameters();
     CHECK(half.optimizer().text(parameters) == "AdamW for 20 parameters");
     CHECK(Frozen::text(parameters) == "19 of 39 parameters, 19,584 of 39,200 elements");
-    CHECK(Frozen::text(Engine(llama(), freezing({})).decoder().parameters()).empty());
+    CHECK(Frozen::text(Engine(llama(), freezing({})).model().parameters()).empty());
     DecoderConfig config = llama();
     set_experts(config, 2);
     config.moe.balance_rate = 0.1;
     const Engine experts(config, freezing({R"(layers\.)"}));
     int64_t biases = 0;
-    for (const Storage& storage : experts.decoder().parameters().storages())
+    for (const Storage& storage : experts.model().parameters().storages())
         if (storage.is_exact()) {
             ++biases;
             CHECK_FALSE(storage.is_frozen());

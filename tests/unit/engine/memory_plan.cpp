@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host memory in a plan for a GPU.
 #include "coeus/deck/command_line.hpp"
+#include "coeus/models/token_batches.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/setup/run_options.hpp"

@@ -80,7 +80,7 @@ TEST_CASE("engine: a model that is not a decoder trains and validates in the mem
         CHECK(engine.used().activations == engine.layer_memory().activations);
         CHECK(engine.used().temporaries == engine.layer_memory().temporaries);
         CHECK(engine.used().workspace == engine.layer_memory().workspace);
-        CHECK_THROWS_AS(engine.decoder(), LogicError);
+        CHECK_THROWS_AS(decoder_of(engine.model()), LogicError);
     }
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("guards: the state for decisions is restored from a checkpoint") {
     Engine engine(tiny_config(),
                   {.training = {.sequences = 1, .seq_len = 5}, .limits = true, .snapshot = true});
     engine.allocate();
-    engine.decoder().parameters().initialise(5, 1);
+    engine.model().parameters().initialise(5, 1);
     Config::Guards options;
     CHECK(Guards(options, engine, one_host).record() == "");
     options.loss_spike = "rewind";

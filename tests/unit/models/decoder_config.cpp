@@ -206,6 +206,10 @@ TEST_CASE("a model's parameters are counted in one layer of each kind, and are t
                     }
                 CHECK(model.parameters() == all);
                 CHECK(model.active_parameters() == active);
+                // the output projection is used once more for each depth, and the table is only looked up
+                const int64_t products = model.mtp.layers - (model.tied ? 0 : 1);
+                CHECK(model.flops_per_token(64) == 6.0 * double(active + products * model.vocab * model.dim) +
+                                                       model.score_flops_per_token(64));
             }
 }
 

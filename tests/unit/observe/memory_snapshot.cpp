@@ -25,7 +25,7 @@ struct ReadyEngine {
                                  .recompute = recompute}),
           batch(4, 7, tiny_config().vocab) {
         engine.allocate();
-        engine.decoder().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(5, 1);
         engine.renew_weights();
     }
     double step() {

@@ -33,7 +33,7 @@ ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
                                   .validation = {.sequences = config.validation.local_batch_size,
                                                  .seq_len = window_tokens}});
     engine.allocate();
-    engine.decoder().parameters().initialise(5, 1);
+    engine.model().parameters().initialise(5, 1);
     engine.renew_weights();
     Evaluator evaluator(config, sampler);
     const ValidationMetrics first = evaluator.run(engine, [] { return true; }).value();
