@@ -6,8 +6,8 @@
 #pragma once
 
 #include "coeus/base/types.hpp"
-#include "coeus/choices/optimizers.hpp"
 #include "coeus/comm/mesh.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 #include "coeus/file/toml.hpp"
 
 #include <cstdint>

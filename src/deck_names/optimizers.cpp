@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/choices/optimizers.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 
 #include <algorithm>
 
