@@ -33,9 +33,9 @@ HOME = {
     "sentencepiece": ("data",),
 }
 # folder -> all that it may use, also through others: the deck, and what only reports, are linked without kernels
-BELOW_CONFIG = {"choices", "comm", "device", "file", "base"}
+BELOW_CONFIG = {"deck_names", "comm", "device", "file", "base"}
 LIGHT = {
-    "choices": set(),
+    "deck_names": set(),
     "config": BELOW_CONFIG,
     "watchdog": BELOW_CONFIG | {"config"},
     "metrics": BELOW_CONFIG | {"config"},

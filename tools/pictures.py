@@ -46,7 +46,7 @@ FOLDERS = {
     "layers": ("model", "linear, attention, block"),
     "hdf5": ("files", "HDF5"),
     "file": ("files", "JSON, TOML, tensors"),
-    "choices": ("files", "what decks can name"),
+    "deck_names": ("files", "what decks can name"),
     "state": ("model", "parameters, FSDP"),
     "comm": ("machine", "MPI, the mesh"),
     "kernels": ("machine", "CPU, CUDA"),

@@ -453,7 +453,7 @@ void plan_fewest_ranks(CommandLine& result) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules, int ranks) {
+CommandLine parse_by_rules(const std::vector<std::string>& arguments, const DeckRules& rules, int ranks) {
     CommandLine result;
     Found found = parse(arguments);
     const std::string deck = deck_of(found);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the model and of its optimizer.
-#include "coeus/choices/optimizers.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 #include "option.hpp"
 
 namespace coeus::config {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precision_converters.hpp"
 
-#include "coeus/choices/layer_filter.hpp"
+#include "coeus/deck_names/precision_filter.hpp"
 
 #include <algorithm>
 

@@ -53,15 +53,15 @@ CommandLine unpacked(const Words& texts) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules,
-                               const Communicator& ranks) {
+CommandLine parse_by_rules(const std::vector<std::string>& arguments, const DeckRules& rules,
+                           const Communicator& ranks) {
     CommandLine line;
     on_first_rank(ranks, [&] {
         if (arguments.empty())
             throw ConfigError(
                 "no deck is given; usage: coeus train DECK [--section.option=value ...]; see coeus help "
                 "train");
-        line = parse_command_line(arguments, rules, ranks.size());
+        line = parse_by_rules(arguments, rules, ranks.size());
         Config::Parallelism& p = line.config.parallelism;
         p.schedule_table = read_if_there(p.pipeline_parallel_schedule_csv);
     });

@@ -2,6 +2,7 @@
 #include "coeus/data/sampler.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/ignored_label.hpp"
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
         file_->require_in_vocabulary(begin, inputs, options_.vocab_size);
         file_->require_in_vocabulary(begin + 1, labels, options_.vocab_size);
     }
-    const int64_t valid = file_->ignore_masked(begin + 1, labels, ignore_label);
+    const int64_t valid = file_->ignore_masked(begin + 1, labels, ignored_label);
 
     int64_t document = file_->document_of(begin), start = 0;
     const auto end_of_document = [&] {

@@ -21,11 +21,11 @@ DeckRules deck_rules() {
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks) {
-    return parse_command_line(arguments, deck_rules(), ranks);
+    return parse_by_rules(arguments, deck_rules(), ranks);
 }
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks) {
-    return parse_command_line(arguments, deck_rules(), ranks);
+    return parse_by_rules(arguments, deck_rules(), ranks);
 }
 
 }  // namespace coeus

@@ -4,7 +4,7 @@
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/small_floats.hpp"
 #include "coeus/file/convert.hpp"
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include "coeus/base/patient_io.hpp"
 #include "coeus/file/convert.hpp"
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 
 #include <algorithm>
 #include <array>

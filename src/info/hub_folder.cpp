@@ -4,7 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/tokenizer.hpp"
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_model.hpp"

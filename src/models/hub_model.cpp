@@ -4,7 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 #include "coeus/file/hub_name.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/registry.hpp"

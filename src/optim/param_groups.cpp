@@ -13,12 +13,8 @@ namespace {
 
 static_assert(most_param_groups + 1 == StepScalars::most_groups);
 
-const std::string& role_name(const Param& param) {
-    return role_names()[size_t(param.role)];
-}
-
 bool names_role(const std::vector<std::string>& roles, const Param& param) {
-    return std::ranges::find(roles, role_name(param)) != roles.end();
+    return std::ranges::find(roles, name_of(param.role)) != roles.end();
 }
 
 // A group's name in messages.

@@ -4,8 +4,8 @@
 #include "coeus/base/function_ref.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/setup/precision_checks.hpp"
+#include "precision_from_deck.hpp"
 #include "precision_matrices.hpp"
-#include "precision_options.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -3,8 +3,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "precision_from_deck.hpp"
 #include "precision_matrices.hpp"
-#include "precision_options.hpp"
 
 namespace coeus {
 

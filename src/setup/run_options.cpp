@@ -5,7 +5,7 @@
 #include "coeus/setup/device_choice.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "pipeline_options.hpp"
-#include "precision_options.hpp"
+#include "precision_from_deck.hpp"
 
 #include <algorithm>
 

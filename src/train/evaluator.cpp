@@ -3,6 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/ignored_label.hpp"
 
 #include <algorithm>
 
@@ -45,7 +46,7 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
         for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) valid += read(sample);
         if (filled == 0) {
             read(0);
-            std::ranges::fill(row(labels_), -100);
+            std::ranges::fill(row(labels_), ignored_label);
             filled = 1;
         }
         SampleRows samples_read = {

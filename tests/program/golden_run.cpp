@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/golden_run.hpp"
 
+#include "coeus/base/ignored_label.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "support/catch.hpp"
@@ -12,8 +13,6 @@ namespace coeus::test {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr int64_t ignored_label = -100;
 
 // One window for each row of `tokens` [10, B, S + 1], in order. The documents of a case are those of its
 // inputs: the last token of a window belongs to the document before it, and each window begins a new

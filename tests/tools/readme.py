@@ -14,6 +14,7 @@ from pathlib import Path
 import unittests
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("COEUS_SHARED", ROOT.parent / "shared"))
 PROGRAM = ""
 MPIRUN = ""
 SHORTER = [("steps = 1000", "steps = 4"), ("interval = 100 ", "interval = 2 "), ("--training.steps=2000", "--training.steps=6"),
@@ -134,7 +135,7 @@ class Recipes(unittest.TestCase):
         self.assert_refused_only_for(output, NO_DATA, NO_ASSETS)
         self.assertIn("#SBATCH --nodes=4", (self.clone / "my.sbatch").read_text())
 
-        deck = ROOT.parent / "shared/decks/torchtitan-2024/llama3_8b.toml"
+        deck = SHARED / "decks/torchtitan-2024/llama3_8b.toml"
         (self.clone / "titan.toml").write_text(deck.read_text() if deck.is_file() else TITAN)
         output = self.shell(titan)
         self.assertIn("Mesh: 64 ranks", output)

@@ -2,6 +2,8 @@
 // SampleRows: token ids of whole sequences on the host, as the loader hands them to the engine.
 #pragma once
 
+#include "coeus/base/ignored_label.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,7 +14,7 @@ namespace coeus {
 /// owner.
 struct SampleRows {
     int64_t sequences = 0, seq_len = 0;
-    std::span<const int32_t> tokens, labels;  ///< a label of -100 is not counted in the loss
+    std::span<const int32_t> tokens, labels;  ///< ignored_label is not counted in the loss
     /// For each token, the index within its sequence at which its document begins; the token attends to no
     /// earlier one. Empty: every token attends to all tokens before it.
     std::span<const int32_t> document_start;

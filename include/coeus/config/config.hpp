@@ -6,8 +6,8 @@
 #pragma once
 
 #include "coeus/base/types.hpp"
-#include "coeus/choices/optimizers.hpp"
 #include "coeus/comm/mesh.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 #include "coeus/file/toml.hpp"
 
 #include <cstdint>
@@ -300,19 +300,18 @@ struct CommandLine {
 };
 
 /// Reads arguments and deck with the precedence command line > deck > included deck > default, and checks
-/// everything that needs no data, also by `rules`. Logs nothing. `ranks`: the number of ranks, which must fit
-/// the mesh; 0: not known, the mesh is not checked. A dry run on one rank without --ranks takes
-/// fewest_ranks(). ConfigError, with one line for each problem, the mesh first: an unknown key (with the
-/// nearest known one), a value of the wrong type or out of range, something not implemented yet (only a
-/// notice in a dry run), a deck that does not exist, is not TOML or includes itself. Each names line and
-/// column of the deck.
-CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules,
-                               int ranks = 0);
+/// everything that needs no data, also by `rules` (deck/command_line.hpp has those of this program). Logs
+/// nothing. `ranks`: the number of ranks, which must fit the mesh; 0: not known, the mesh is not checked. A
+/// dry run on one rank without --ranks takes fewest_ranks(). ConfigError, with one line for each problem, the
+/// mesh first: an unknown key (with the nearest known one), a value of the wrong type or out of range,
+/// something not implemented yet (only a notice in a dry run), a deck that does not exist, is not TOML or
+/// includes itself. Each names line and column of the deck.
+CommandLine parse_by_rules(const std::vector<std::string>& arguments, const DeckRules& rules, int ranks = 0);
 
 /// The same on every rank. Collective: only rank 0 reads decks, looks for datasets and reads the schedule
 /// table of the pipeline, and broadcasts the result.
-CommandLine parse_command_line(const std::vector<std::string>& arguments, const DeckRules& rules,
-                               const Communicator& ranks);
+CommandLine parse_by_rules(const std::vector<std::string>& arguments, const DeckRules& rules,
+                           const Communicator& ranks);
 
 /// The effective deck as TOML: every option that has a field. Reading it back gives an equal Config, except
 /// for job.config_file. With `origins`, a comment after each value that is not a default says where it was

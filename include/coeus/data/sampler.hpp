@@ -11,9 +11,6 @@
 
 namespace coeus {
 
-/// Labels with this value are masked: they do not count in the loss.
-constexpr int32_t ignore_label = -100;
-
 class Sampler {
 public:
     struct Options {
@@ -36,7 +33,7 @@ public:
 
     /// Writes sample i; all spans have seq_len elements. `document_start[t]`: index in the window of the
     /// first token of token t's document (0 if the document starts before the window). Returns the number
-    /// of labels that are not masked. ConfigError: a token that is not in the vocabulary.
+    /// of labels that are not masked (ignored_label). ConfigError: a token that is not in the vocabulary.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start) const;
 

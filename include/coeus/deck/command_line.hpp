@@ -14,7 +14,7 @@ namespace coeus {
 /// The families, with those that the program registered, and the rules of models and optimizers.
 DeckRules deck_rules();
 
-/// As in config.hpp, with deck_rules().
+/// parse_by_rules() with deck_rules().
 CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks = 0);
 /// The same on every rank. Collective.
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks);

@@ -4,7 +4,7 @@
 // there.
 #pragma once
 
-#include "coeus/choices/optimizers.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <memory>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coeus/base/regex.hpp"
-#include "coeus/choices/optimizers.hpp"
+#include "coeus/deck_names/optimizers.hpp"
 #include "coeus/optim/optimizer.hpp"
 #include "coeus/optim/whole_matrices.hpp"
 #include "coeus/state/offloaded.hpp"

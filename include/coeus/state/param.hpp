@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/base/random.hpp"
+#include "coeus/deck_names/param_role.hpp"
 #include "coeus/device/tensor.hpp"
 #include "coeus/kernels/quantization.hpp"
 
@@ -19,15 +20,6 @@ constexpr size_t dense_sharding = 0;
 struct Shard {
     Split tp = Split::none;
     size_t sharding = dense_sharding;  ///< the number in Parameters of the ShardPlace whose ranks divide it
-};
-
-/// What a parameter is in its model. Optimizers and their options are chosen by it.
-enum class ParamRole : uint8_t {
-    matrix,     ///< of a block: the weight of a linear layer
-    embedding,  ///< a table of vectors, even if it is also the output projection
-    output,     ///< the projection to the vocabulary
-    norm,       ///< the weight of a normalisation
-    bias,       ///< a vector that is added, also to scores
 };
 
 /// A tensor of optimizer state with the parameter's shape.

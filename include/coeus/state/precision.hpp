@@ -3,7 +3,7 @@
 // recipe (kernels/quantization.hpp). It is a run's choice; models/precision_plan.hpp applies it.
 #pragma once
 
-#include "coeus/choices/layer_filter.hpp"
+#include "coeus/deck_names/precision_filter.hpp"
 #include "coeus/kernels/quantization.hpp"
 
 #include <string>

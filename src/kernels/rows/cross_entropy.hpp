@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross entropy of one row of V logits, and its gradient:
 //   loss = scale (log sum exp x - x[label]),   dx = scale (softmax(x) - one_hot(label)),
-//   both 0 for label -100.
+//   both 0 for ignored_label.
 // It is computed in two steps, so that ranks with V columns each of a larger vocabulary can combine their
 // sums in between.
 #pragma once
 
+#include "coeus/base/ignored_label.hpp"
 #include "matrix.hpp"
 #include "team.hpp"
 
 #include <limits>
 
 namespace coeus::rows {
-
-inline constexpr int32_t ignored_label = -100;
 
 /// log sum exp of a row; -infinity for an empty row.
 template <class Team, class T>

@@ -3,6 +3,7 @@
 #include "coeus/session/session.hpp"
 
 #include "coeus/comm/queue_watch.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/plan/memory.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"

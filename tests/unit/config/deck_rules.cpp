@@ -16,7 +16,7 @@ namespace {
 std::string refusal(std::vector<std::string> arguments, const DeckRules& rules, int ranks = 1) {
     arguments.push_back("--training.dataset_path=x.h5");
     try {
-        parse_command_line(arguments, rules, ranks);
+        parse_by_rules(arguments, rules, ranks);
     } catch (const ConfigError& error) {
         return error.what();
     }

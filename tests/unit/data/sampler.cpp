@@ -2,6 +2,7 @@
 #include "coeus/data/sampler.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/ignored_label.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 #include "token_files.hpp"
@@ -142,9 +143,9 @@ TEST_CASE("sampler: labels that the mask excludes") {
     const Sampler sampler(file, {.seq_len = 3});
     const Sample first = sample_of(sampler, 0), second = sample_of(sampler, 1);
     CHECK(first.inputs == std::vector<int32_t>{0, 1, 2});
-    CHECK(first.labels == std::vector<int32_t>{ignore_label, 2, 3});
+    CHECK(first.labels == std::vector<int32_t>{ignored_label, 2, 3});
     CHECK(first.valid == 2);
-    CHECK(second.labels == std::vector<int32_t>{ignore_label, 6, ignore_label});
+    CHECK(second.labels == std::vector<int32_t>{ignored_label, 6, ignored_label});
     CHECK(second.valid == 1);
 }
 

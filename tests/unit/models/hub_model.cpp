@@ -2,7 +2,7 @@
 // config.json of Hugging Face folders: values, missing keys, refusals, and writing it again.
 #include "coeus/models/hub_model.hpp"
 
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_config.hpp"

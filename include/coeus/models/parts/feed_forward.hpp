@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense feed-forward layer: SwiGLU between matrices w1 and w3, and w2 (Shazeer 2020).
+// The dense feed-forward layer as a part of a model: its fields, and what builds the layer
+// (layers/feed_forward.hpp).
 #pragma once
 
 #include "coeus/models/config_field.hpp"

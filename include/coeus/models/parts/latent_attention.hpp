@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention whose keys and values are products of narrow latents (DeepSeek-AI 2024, DeepSeek-V2, section
-// 2.1). All its layers have RoPE.
+// Latent attention as a part of a model: its fields, and what builds the layer
+// (layers/latent_attention.hpp). All its layers have RoPE.
 #pragma once
 
 #include "coeus/base/error.hpp"

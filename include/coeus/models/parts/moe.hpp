@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts in the place of a feed-forward layer.
+// A mixture of experts as a part of a model, in the place of a feed-forward layer: its fields, and what
+// builds the layer (layers/moe.hpp).
 #pragma once
 
 #include "coeus/kernels/routing.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a deck can name among the layers that are not computed in 8 bits.
 #pragma once
 
 namespace coeus {

@@ -61,7 +61,7 @@ struct ParamGroupOptions {
 /// A deck has at most this many groups. The parameters in none of them are a group too.
 constexpr size_t most_param_groups = 31;
 
-/// The names of ParamRole (state/param.hpp), in its order: "matrix", "embedding", ...
-const std::vector<std::string>& role_names();
+/// The names of param_roles: "matrix", "embedding", ...
+std::vector<std::string> role_names();
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precision_options.hpp"
+#include "precision_from_deck.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/choices/optimizers.hpp"
+#include "coeus/deck_names/optimizers.hpp"
+
+#include "coeus/deck_names/param_role.hpp"
 
 #include <algorithm>
 
@@ -34,8 +36,9 @@ std::string substitute_of(const std::string& optimizer) {
     return "";
 }
 
-const std::vector<std::string>& role_names() {
-    static const std::vector<std::string> names = {"matrix", "embedding", "output", "norm", "bias"};
+std::vector<std::string> role_names() {
+    std::vector<std::string> names;
+    for (const ParamRole role : param_roles) names.emplace_back(name_of(role));
     return names;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/file/hub_config.hpp"
+#include "coeus/file/hub_json.hpp"
 
 #include "coeus/file/raw_file.hpp"
 
