@@ -179,8 +179,22 @@ DecoderConfig model_from_description(const std::string& description, const std::
     return model;
 }
 
+namespace {
+
+// A model whose choices of layers have the form of those of `like`, if they are the same layers: one may be a
+// rule and the other a list.
+DecoderConfig with_choices_like(DecoderConfig model, const DecoderConfig& like) {
+    const int64_t layers = std::max(model.layers, like.layers);
+    for (const auto choice :
+         {&DecoderConfig::windowed, &DecoderConfig::without_rope, &DecoderConfig::moe_layers})
+        if ((model.*choice).has_same(like.*choice, layers)) model.*choice = like.*choice;
+    return model;
+}
+
+}  // namespace
+
 std::vector<FieldDifference> differences(const DecoderConfig& ours, const DecoderConfig& theirs) {
-    const std::vector<Described> own = described(ours), other = described(theirs);
+    const std::vector<Described> own = described(ours), other = described(with_choices_like(theirs, ours));
     // in the form in which messages show a value
     const auto shown = [](const Described* one) {
         return one && !one->value.is_null() ? one->value.text() : "none";
@@ -244,8 +258,7 @@ void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
     if (!model.ffn_rule && !multiplier)
         throw ConfigError(
             "model.{} = {}: the feed-forward width of this flavour is a number, {}, which does not follow "
-            "from "
-            "another; set model.ffn_hidden too",
+            "from another; set model.ffn_hidden too",
             dim ? "dim" : "multiple_of", std::get<int64_t>(dim ? *dim : *multiple_of),
             model.feed_forward.hidden);
     FfnRule rule = model.ffn_rule.value_or(FfnRule{});
@@ -278,9 +291,8 @@ void refuse_other_length(const DecoderConfig& model, int64_t layers) {
         if (choice->is_list(layers))
             throw ConfigError(
                 "model.n_layers = {}: {} {} has a list of {} layers ({} = \"{}\") that says which of them "
-                "are "
-                "alike, and no rule for others; remove model.n_layers, or change the list where the model "
-                "comes from, such as in config.json",
+                "are alike, and no rule for others; remove model.n_layers, or change the list where the "
+                "model comes from, such as in config.json",
                 model.layers, model.family, model.flavor, layers, field, choice->word);
 }
 

@@ -260,7 +260,7 @@ std::string other_shape(const DecoderConfig& model, const DecoderConfig& source)
                 return fmt::format("{} is {} in this run, {} there", param.name, param.shape.text(),
                                    found->second.text());
         }
-    if (source.moe.balance_rate > 0 && !model.moe.has_balance_bias() && model.moe_rows() > 0)
+    if (source.moe.balance_rate > 0 && !model.moe.has_balance_bias() && model.has_experts())
         return fmt::format(
             "it has biases that balance the experts, and this model has none; set "
             "model.moe.load_balance_coeff = {}",

@@ -320,7 +320,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
     }
     if (window && window->integer() < 1) window->reject("must be at least 1");
     config.grouped().window = window ? window->integer() : usual;
-    config.windowed = list ? LayerChoice::of(has) : layers;
+    config.windowed = list ? LayerChoice::of(has, layers) : layers;
 }
 
 void write_hub_window(Json& json, const DecoderConfig& config) {

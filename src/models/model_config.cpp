@@ -66,10 +66,11 @@ private:
 std::string widths_text(const DecoderConfig& m) {
     std::vector<std::string> parts;
     if (m.feed_forward.hidden > 0) parts.push_back(fmt::format("ffn {}", m.feed_forward.hidden));
-    if (m.moe.experts > 0)
+    if (m.has_experts())
         parts.push_back(
             fmt::format("{} experts of {}, {} for each token", m.moe.experts, m.moe.hidden, m.moe.top_k));
-    if (m.moe.shared_hidden > 0) parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
+    if (m.has_experts() && m.moe.shared_hidden > 0)
+        parts.push_back(fmt::format("shared experts of {}", m.moe.shared_hidden));
     return join(parts, ", ");
 }
 

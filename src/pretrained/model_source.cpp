@@ -20,8 +20,7 @@ void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
     if (model.mtp.layers == 0)
         throw ConfigError(
             "loss.loss_fn = \"MTPLoss\": needs layers that predict further tokens, but model.num_mtp_layers "
-            "= 0; "
-            "set it to 1, or loss.loss_fn = \"CrossEntropyLoss\"");
+            "= 0; set it to 1, or loss.loss_fn = \"CrossEntropyLoss\"");
     throw ConfigError(
         "loss.loss_fn = \"{}\": does not train the layers of model.num_mtp_layers = {}; set loss.loss_fn = "
         "\"MTPLoss\", or model.num_mtp_layers = 0",
@@ -48,7 +47,7 @@ void balance_as_folder(DecoderConfig& model, const Config::Model::Moe& given, do
 }
 
 void report_balance_of_folder(const DecoderConfig& model, const Config::Model::Moe& given) {
-    if (model.moe_rows() == 0 || model.moe.has_balance_bias() || given.load_balance_coeff) return;
+    if (!model.has_experts() || model.moe.has_balance_bias() || given.load_balance_coeff) return;
     const std::string loss =
         model.moe.sequence_balance == 0
             ? "no loss balances them (model.moe.sequence_balance_coeff = 0)"
@@ -99,7 +98,7 @@ DecoderConfig make_model(const Config& config) {
     if (model.mtp.layers > 0) model.mtp.scale = config.loss.mtp_scale;
     model.validate();
     require_loss_fits(config.loss, model);
-    if (model.moe.sequence_balance > 0 && model.layers_with_experts().empty())
+    if (model.moe.sequence_balance > 0 && !model.has_experts())
         throw ConfigError(
             "model.moe.sequence_balance_coeff = {}: {} {} has no layer with experts, whose loads it would "
             "balance; remove it",

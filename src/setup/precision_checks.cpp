@@ -94,7 +94,7 @@ void require_tokens_fit(const EngineOptions& options) {
 }  // namespace
 
 bool has_experts(const ModelConfig& model) {
-    return model->decoder() && model->decoder()->moe.experts > 0;
+    return model->decoder() && model->decoder()->has_experts();
 }
 
 bool multiplies_in_8_bits(const EngineOptions& options) {

@@ -55,7 +55,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
                 model.head_sizes().kv_heads / mesh.tp);
-    if (mesh.ep > 1 && model.moe.experts == 0)
+    if (mesh.ep > 1 && !model.has_experts())
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
                           mesh.ep, model.family, model.flavor);
     divides("expert_parallel_degree", mesh.ep, "model.moe.num_experts", model.moe.experts);

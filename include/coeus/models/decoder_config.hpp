@@ -89,6 +89,8 @@ struct DecoderConfig {
     std::vector<int64_t> layers_with_experts() const;
     /// How many there are.
     int64_t moe_rows() const { return moe_row(all_layers()); }
+    /// True if a layer has experts: `moe` alone may describe experts that no layer has.
+    bool has_experts() const { return moe_rows() > 0; }
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.

@@ -17,12 +17,15 @@ struct LayerChoice {
     /// on, repeated. "111110": all but each sixth. A list has a digit for every layer. Empty: regular.
     std::string word = {};
 
-    /// The layers for which `has` is true, in the shortest form: regular, a word, or a list.
-    static LayerChoice of(const std::vector<bool>& has);
+    /// The layers for which `has` is true, in the shortest form: regular, a word, or a list. `rule`: the
+    /// usual choice where the list comes from; it is taken instead of a list with the same layers.
+    static LayerChoice of(const std::vector<bool>& has, const LayerChoice& rule);
     bool has(int64_t layer) const {
         if (!word.empty()) return word[size_t(layer) % word.size()] == '1';
         return period > 0 && layer >= first && (layer - first) % period == 0;
     }
+    /// True if it takes the same ones of so many layers as `other`.
+    bool has_same(const LayerChoice& other, int64_t layers) const;
     /// How many layers before number `layer` it takes.
     int64_t before(int64_t layer) const;
     /// True if it is a list of the layers of a model with so many: no word that this model repeats.

@@ -77,15 +77,15 @@ std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
 // The layers without RoPE: "no_rope_layers" has 1 for a layer with RoPE.
 LayerChoice read_layers_without_rope(const JsonView& json, int64_t layers) {
     const int64_t interval = at_least(1, json, "no_rope_layer_interval", 4);
+    const LayerChoice rule = {interval, interval - 1};
     const auto list = json.find("no_rope_layers");
-    if (!list || list->size() == 0)
-        return interval > layers ? LayerChoice{.period = 0} : LayerChoice{interval, interval - 1};
+    if (!list || list->size() == 0) return interval > layers ? LayerChoice{.period = 0} : rule;
     std::vector<bool> has;
     for (const JsonView& entry : entries_of(*list, layers)) {
         if (entry.integer() != 0 && entry.integer() != 1) entry.reject("must be 0 or 1");
         has.push_back(entry.integer() == 0);
     }
-    return LayerChoice::of(has);
+    return LayerChoice::of(has, rule);
 }
 
 // Chunks, which all layers with RoPE have, or none.
@@ -122,7 +122,7 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
         if (list->size() == 0)
             config.moe = {};
         else
-            config.moe_layers = LayerChoice::of(has);
+            config.moe_layers = LayerChoice::of(has, config.moe_layers);
     }
     if (config.moe.experts > 0 && config.moe_layers == LayerChoice{}) config.feed_forward = {};
 }

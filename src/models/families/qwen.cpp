@@ -89,7 +89,7 @@ LayerChoice without_layers(const LayerChoice& choice, int64_t layers, const Json
     for (const JsonView& entry : list.elements())
         if (entry.integer() >= 0 && entry.integer() < layers) has[size_t(entry.integer())] = false;
     if (std::ranges::find(has, true) == has.end()) list.reject("must leave a layer with experts");
-    return LayerChoice::of(has);
+    return LayerChoice::of(has, choice);
 }
 
 void read_experts(const JsonView& json, DecoderConfig& config) {
@@ -146,8 +146,8 @@ Init init_qwen3(WeightRole role, int64_t layer, const DecoderConfig& config) {
         case WeightRole::attention_bias:
         case WeightRole::balance: return {};
         default:
-            return Init::normal(
-                writes && config.moe.experts > 0 ? 0.02 / std::sqrt(2.0 * double(config.layers)) : 0.02);
+            return Init::normal(writes && config.has_experts() ? 0.02 / std::sqrt(2.0 * double(config.layers))
+                                                               : 0.02);
     }
 }
 

@@ -97,6 +97,18 @@ TEST_CASE("an irregular choice of layers is described by its word, and a list do
                               "model.n_layers, or change the list where the model comes from, such as in "
                               "config.json");
     }
+    // the same layers as a rule and as a list
+    DecoderConfig rule = m, list = m;
+    rule.windowed = rule.without_rope = rule.moe_layers = LayerChoice{.period = 6};
+    list = rule;
+    set_layer_choices(list, "100000");
+    CHECK(differences(rule, list).empty());
+    CHECK(differences(list, rule).empty());
+    list.layers = 7;
+    CHECK(differences(rule, list).size() == 1);
+    list.layers = 12;
+    set_layer_choices(list, "100000000000");
+    CHECK(differences(rule, list).size() > 1);
     m.windowed.word = "1x";
     CHECK_THROWS_WITH(m.validate(),
                       "model.window_layers = \"1x\": must have a 1 for each layer that is "

@@ -2,6 +2,7 @@
 #include "coeus/models/decoder_config.hpp"
 
 #include "coeus/models/decoder.hpp"
+#include "coeus/models/model_config.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -179,8 +180,16 @@ TEST_CASE("decoder configuration: the numbers of layers with experts") {
                 CHECK(model.moe_rows() == row);
                 CHECK(int64_t(model.layers_with_experts().size()) == row);
             }
+    model.mtp.layers = 0;
+    model.moe_layers = {.first = model.layers};
+    CHECK_FALSE(model.has_experts());
+    CHECK_THAT(ModelConfig(model)->shapes(), !Catch::Contains("experts"));
+    model.moe_layers = {.first = model.layers - 1};
+    CHECK(model.has_experts());
+    CHECK_THAT(ModelConfig(model)->shapes(), Catch::Contains(" experts of "));
     model.moe.experts = 0;
     CHECK(model.moe_rows() == 0);
+    CHECK_FALSE(model.has_experts());
 }
 
 TEST_CASE("a model's parameters are counted in one layer of each kind, and are those of the whole decoder") {

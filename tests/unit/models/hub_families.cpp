@@ -555,6 +555,14 @@ TEST_CASE("config.json of Qwen 3 with experts: any layers may be dense, and are 
     CHECK_THAT(message_of(config_folder(
                    folder, four_layers("Qwen3MoeForCausalLM") + R"(, "mlp_only_layers": [0, 1, 2, 3])")),
                Contains("mlp_only_layers must leave a layer with experts"));
+    DecoderConfig one = model_from_hub(
+        config_folder(folder, four_layers("Qwen3MoeForCausalLM") + R"(, "mlp_only_layers": [1, 2, 3])"));
+    CHECK_THROWS_WITH(
+        override_fields(one,
+                        [](const std::string& name) {
+                            return name == "n_layers" ? std::optional<FieldValue>(int64_t(8)) : std::nullopt;
+                        }),
+        Contains("model.n_layers = 8: qwen3 hf has a list of 4 layers (moe.layers = \"1000\")"));
 }
 
 TEST_CASE("config.json of Mistral: a window in all layers, or none") {
