@@ -22,9 +22,8 @@ Findings plan_findings(const Config& config, const MeshShape& mesh, const Engine
     Findings found;
     found.add(Topic::plan, describe_run(config, mesh, engine, memory_limit));
     if (const std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
-        found.add(Topic::plan, notice, Severity::notice);
-    found.add(Topic::plan, product_notices(config, mesh, engine.config(), engine.options()),
-              Severity::notice);
+        found.add(Topic::plan, notice);
+    found.add(Topic::plan, product_notices(config, mesh, engine.config(), engine.options()));
     // with model.print_after_conversion, describe_run() has them
     if (!config.model.print_after_conversion) found.add(Topic::layers, describe_linear_layers(engine));
     found.add(Topic::plan, idle_converters(engine), Severity::warning);

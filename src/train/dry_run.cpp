@@ -46,10 +46,9 @@ int dry_run(const CommandLine& command_line, int world_size) {
         log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
     const Findings found = preflight(command_line, ranks);
     for (const Finding& finding : found)
-        log::write(finding.severity == fact || finding.severity == notice || finding.severity == unknown
-                       ? log::Level::info
-                       : log::Level::warn,
-                   finding.line());
+        log::write(
+            finding.severity == fact || finding.severity == unknown ? log::Level::info : log::Level::warn,
+            finding.text);
     const int64_t reasons = found.count(refusal) + found.count(refusal_here);
     save_deck(config);
     if (reasons == 0)

@@ -86,12 +86,9 @@ void Trainer::describe_start() const {
     add_all(session_.device_lines());
     std::vector<std::string> warnings = rank_.choice().warnings();
     std::ranges::copy(rank_.choice().transport().warnings, std::back_inserter(warnings));
-    const auto is_fact = [](Finding::Severity severity) {
-        return severity == Finding::Severity::fact || severity == Finding::Severity::notice;
-    };
     for (const Finding& finding : session_.findings())
         if (finding.topic != Finding::Topic::layers)
-            (is_fact(finding.severity) ? lines : warnings).push_back(finding.line());
+            (finding.severity == Finding::Severity::fact ? lines : warnings).push_back(finding.text);
     lines.push_back(workload_->summary());
     if (const std::string passes = workload_->passes(config_.training.steps * global_batch());
         !passes.empty())
@@ -208,7 +205,7 @@ void Trainer::continue_from(const Resume& resume) {
 }
 
 void Trainer::start_fresh() {
-    if (first_rank() && config_.training.shuffle == false) log::info("Notice: {}", unshuffled_notice);
+    if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
     if (const std::string path = initial_weights_path(config_); !path.empty())
         on_first_rank(rank_.world(), [&] { workload_->require_encoding_of(path); });
     else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())

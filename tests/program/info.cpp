@@ -516,7 +516,7 @@ TEST_CASE("info prints all of the plan, for every deck under inputs") {
         const std::string said = shown({entry.path().string(), "--gpu=b200"});
         size_t at = 0;
         for (const Finding& finding : plan_findings(planned)) {
-            std::istringstream lines(finding.line());
+            std::istringstream lines(finding.text);
             for (std::string line; std::getline(lines, line);) {
                 INFO(line);
                 at = said.find("  " + line + "\n", at);

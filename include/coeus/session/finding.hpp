@@ -12,7 +12,6 @@ namespace coeus {
 struct Finding {
     enum class Severity : uint8_t {
         fact,
-        notice,       ///< a fact that a user may not expect: an option has no effect
         unknown,      ///< whether a rank fits is not known, since the device's memory is not
         warning,      ///< a run is not refused
         refusal,      ///< a run would be refused for this reason
@@ -33,9 +32,6 @@ struct Finding {
     Topic topic;
     std::string text;
     Severity severity = Severity::fact;
-
-    /// The text as a line of a log: that of a notice is marked.
-    std::string line() const { return severity == Severity::notice ? "Notice: " + text : text; }
 };
 
 /// What was found, in the order in which it is told.

@@ -314,7 +314,7 @@ std::string deck_in_shell(Config config, const Arguments& options) {
 std::string as_comments(const Findings& lines) {
     std::string text;
     for (const Finding& line : lines)
-        text += "# " + std::regex_replace(line.line(), std::regex("\n"), "\n# ") + "\n";
+        text += "# " + std::regex_replace(line.text, std::regex("\n"), "\n# ") + "\n";
     return text;
 }
 

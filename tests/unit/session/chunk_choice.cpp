@@ -121,13 +121,16 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
     };
     CHECK(notice(chunk_gib, std::nullopt).empty());
     CHECK(notice(chunk_gib, chunk_gib).empty());
-    CHECK(notice(chunk_gib / 4, std::nullopt) ==
-          "logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
-    CHECK(notice(chunk_gib / 4, chunk_gib / 4) ==
-          "logits are computed in chunks of 256 MiB, as in the checkpoint (kernels.logits_chunk_mib)");
-    CHECK(notice(chunk_gib / 4, chunk_gib) ==
-          "logits are computed in chunks of 256 MiB; with the 1.00 GiB of the checkpoint, a rank would "
-          "not fit into its GPU. The last bits differ from those of a run that was not interrupted");
+    CHECK(
+        notice(chunk_gib / 4, std::nullopt) ==
+        "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
+    CHECK(
+        notice(chunk_gib / 4, chunk_gib / 4) ==
+        "Notice: logits are computed in chunks of 256 MiB, as in the checkpoint (kernels.logits_chunk_mib)");
+    CHECK(
+        notice(chunk_gib / 4, chunk_gib) ==
+        "Notice: logits are computed in chunks of 256 MiB; with the 1.00 GiB of the checkpoint, a rank would "
+        "not fit into its GPU. The last bits differ from those of a run that was not interrupted");
     Config given = config;
     given.kernels.logits_chunk_mib = 256;
     EngineOptions options;
@@ -147,6 +150,7 @@ TEST_CASE("chunks of logits: a dry run plans 1 GiB on an H200 and 256 MiB on a s
     CHECK_THAT(large.plan, Contains(total(chunk_gib) + " of "));
     CHECK(large.chunks.empty());
     CHECK_THAT(small.plan, Contains(total(chunk_gib / 4) + " of "));
-    CHECK(small.chunks ==
-          "logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
+    CHECK(
+        small.chunks ==
+        "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
 }

@@ -73,7 +73,7 @@ TEST_CASE("products: the margin is for meshes that divide parameters, with NCCL"
               .options()
               .sm_margin == 16);
     CHECK(only_notice_of(2, {margin, "--device=cpu"}) ==
-          "kernels.sm_margin has no effect on CPUs: it is for products on GPUs");
+          "Notice: kernels.sm_margin has no effect on CPUs: it is for products on GPUs");
     const Words replicas = {margin, "--parallelism.data_parallel_shard_degree=1",
                             "--parallelism.data_parallel_replicate_degree=2"};
     CHECK_THAT(only_notice_of(2, replicas), Contains("has no effect on this mesh: only where parameters are "
@@ -102,9 +102,9 @@ TEST_CASE("products: TF32 is for operands in float32") {
         run_with(1, {tf32, compute_in_float32}).notices().front(),
         Contains("Products use TF32 (kernels.allow_tf32): operands in float32 are rounded to 10 bits"));
     CHECK(only_notice_of(1, {tf32, "--device=cpu"}) ==
-          "kernels.allow_tf32 has no effect on CPUs: they have no TF32");
+          "Notice: kernels.allow_tf32 has no effect on CPUs: they have no TF32");
     CHECK(only_notice_of(1, {tf32}) ==
-          "kernels.allow_tf32 has no effect: all products have operands in bfloat16; it is for "
+          "Notice: kernels.allow_tf32 has no effect: all products have operands in bfloat16; it is for "
           "training.mixed_precision_param = \"float32\"");
 }
 
@@ -123,25 +123,26 @@ TEST_CASE(
                                           std::pair{"stream_priorities=false", "communication"}}) {
         const std::string name = std::string(option).substr(0, std::string(option).find('='));
         CHECK(only_notice_of(1, {"--device=cpu", std::string("--kernels.") + option}) ==
-              "kernels." + name + " has no effect on CPUs: it is for " + purpose + " on GPUs");
+              "Notice: kernels." + name + " has no effect on CPUs: it is for " + purpose + " on GPUs");
     }
 }
 
 TEST_CASE("products: options of experts are for models that have some, and those of 8 bits for Float8") {
     const std::string kernel = "--kernels.experts=mma";
-    CHECK(only_notice_of(1, {kernel}) == "kernels.experts has no effect: llama3 debugmodel has no experts");
+    CHECK(only_notice_of(1, {kernel}) ==
+          "Notice: kernels.experts has no effect: llama3 debugmodel has no experts");
     CHECK(run_with(1, with(of_experts, {kernel})).notices().empty());
     for (const char* value : {"true", "false"}) {
         const Words asked = {std::string("--kernels.experts_in_8_bits=") + value};
         CHECK(only_notice_of(1, asked) ==
-              "kernels.experts_in_8_bits has no effect: llama3 debugmodel has no experts");
+              "Notice: kernels.experts_in_8_bits has no effect: llama3 debugmodel has no experts");
         const auto converted = [&](const std::string& kind) {
             return with(with(of_experts, asked), {"--model.converters=quantize.grouped_mm." + kind,
                                                   "--quantize.grouped_mm." + kind + ".fqns=experts"});
         };
         for (const Words& other : {with(of_experts, asked), converted("mx")})
             CHECK(only_notice_of(1, other) ==
-                  "kernels.experts_in_8_bits has no effect: it is for the converter "
+                  "Notice: kernels.experts_in_8_bits has no effect: it is for the converter "
                   "quantize.grouped_mm.float8");
         CHECK(run_with(1, converted("float8")).notices().empty());
     }
@@ -149,7 +150,7 @@ TEST_CASE("products: options of experts are for models that have some, and those
 
 TEST_CASE("products: attention in float32 on a GPU is reported") {
     CHECK(only_notice_of(1, {compute_in_float32}) ==
-          "attention in float32 runs without tensor cores; training.mixed_precision_param = "
+          "Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
           "\"bfloat16\" would use them");
     CHECK(run_with(1, {compute_in_float32, "--device=cpu"}).notices().empty());
 }
@@ -165,7 +166,7 @@ TEST_CASE("products: one rank of each stage times kept algorithms again") {
     for (const int rank : {1, 2, 3, 5, 6, 7}) CHECK(mesh.options(rank).recheck == Recheck::none);
     CHECK(run_with(1, {"--kernels.autotune=false"}).options().folder.empty());
     CHECK(only_notice_of(1, {all, "--kernels.autotune=false"}) ==
-          "kernels.autotune_recheck has no effect with kernels.autotune = false");
+          "Notice: kernels.autotune_recheck has no effect with kernels.autotune = false");
     CHECK(only_notice_of(1, {all, "--device=cpu"}) ==
-          "kernels.autotune_recheck has no effect on CPUs: it is for products on GPUs");
+          "Notice: kernels.autotune_recheck has no effect on CPUs: it is for products on GPUs");
 }
