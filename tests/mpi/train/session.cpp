@@ -54,7 +54,7 @@ TEST_CASE("session: takes the memory of its plan, and draws the weights by the s
     StartUp start_up;
     Rank rank(config, mpi_runtime(), start_up);
     Session session(config, rank, start_up);
-    CHECK(session.engine().options().threads == rank.cpu().threads);
+    CHECK(session.engine().options().machine.threads == rank.cpu().threads);
     CHECK(session.engine().options().rank == rank.world().rank());
     CHECK(session.findings().count(Finding::Severity::refusal) == 0);
     CHECK_NOTHROW(session.require_fits());
