@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace coeus {
 
@@ -240,11 +241,10 @@ const Decoder& decoder_of(const Model& model) {
 
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     std::vector<std::vector<int64_t>> groups;
-    for (int64_t i = 0; i < config.layers; ++i) {
-        const auto same = std::ranges::find_if(
-            groups, [&](const auto& group) { return config.layer(group.front()) == config.layer(i); });
-        (same == groups.end() ? groups.emplace_back() : *same).push_back(i);
-    }
+    for (LayerKind& kind : config.layer_kinds()) groups.push_back(std::move(kind.layers));
+    // each layer of multi-token prediction is like the last layer
+    for (std::vector<int64_t>& group : groups)
+        std::erase_if(group, [&](int64_t layer) { return layer >= config.layers; });
     return groups;
 }
 
