@@ -151,13 +151,19 @@ DecoderConfig model_from_description(const std::string& description, const std::
 
 namespace {
 
-// A model whose choices of layers have the form of those of `like`, if they are the same layers: one may be a
-// rule and the other a list.
+bool is_listed(const LayerChoice& choice) {
+    return choice.word.find('1') != std::string::npos;
+}
+
+// A model whose choices of layers have the form of those of `like`, if one is a rule and the other a list,
+// and both take the same layers.
 DecoderConfig with_choices_like(DecoderConfig model, const DecoderConfig& like) {
     const int64_t layers = std::max(model.layers, like.layers);
     for (const auto choice :
          {&DecoderConfig::windowed, &DecoderConfig::without_rope, &DecoderConfig::moe_layers})
-        if ((model.*choice).has_same(like.*choice, layers)) model.*choice = like.*choice;
+        if (is_listed(model.*choice) != is_listed(like.*choice) &&
+            (model.*choice).has_same(like.*choice, layers))
+            model.*choice = like.*choice;
     return model;
 }
 
