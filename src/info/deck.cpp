@@ -6,7 +6,7 @@
 #include "coeus/info/kinds.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/models/decoder.hpp"
-#include "coeus/models/element_counts.hpp"
+#include "coeus/models/model_counts.hpp"
 #include "coeus/session/plan_findings.hpp"
 
 #include <algorithm>

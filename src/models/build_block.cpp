@@ -69,8 +69,10 @@ std::unique_ptr<Block> build_layer(const Declare& declare, const PositionTables&
 }
 
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
-                                   const PositionTables& tables, Recompute recompute) {
-    return build_layer({parameters, model, fmt::format("layers.{}.", number), number}, tables, recompute);
+                                   const PositionTables& tables, Recompute recompute,
+                                   std::vector<BalanceBias>* biases) {
+    const Declare declare(parameters, model, fmt::format("layers.{}.", number), number, biases);
+    return build_layer(declare, tables, recompute);
 }
 
 }  // namespace coeus

@@ -37,25 +37,8 @@ template <Enumeration Enum>
 Json to_json(const Enum& value) {
     return name_of_value(value);
 }
-// The names of the kinds of scaling; Llama 3.1's has none, because it was the only one at first.
-const char* type_of(const Llama3Scaling&) {
-    return "";
-}
-const char* type_of(const YarnScaling&) {
-    return "yarn";
-}
-Json scaling_to_json(const std::monostate&) {
-    return {};
-}
-template <class Scaling>
-Json scaling_to_json(const Scaling& scaling) {
-    Json json = Json::object();
-    if (const std::string type = type_of(scaling); !type.empty()) json.set("type", type);
-    for_each_field(scaling, [&](const ConfigField& field, auto value) { json.set(field.name, value); });
-    return json;
-}
 Json to_json(const RopeScaling& scaling) {
-    return std::visit([](const auto& kind) { return scaling_to_json(kind); }, scaling);
+    return describe_scaling(scaling);
 }
 
 void read(const JsonView& json, std::string& value) {
@@ -76,22 +59,9 @@ void read(const JsonView& json, Enum& value) {
     if (!known) json.reject("is unknown to this version");
     value = *known;
 }
-template <class Scaling>
-void read_scaling(const JsonView& json, RopeScaling& scaling) {
-    Scaling kind;
-    for_each_field(kind, [&](const ConfigField& field, auto& value) { read(json[field.name], value); });
-    scaling = kind;
-}
 void read(const JsonView& json, RopeScaling& scaling) {
-    const std::string type = json.string("type", type_of(Llama3Scaling{}));
-    if (type == type_of(Llama3Scaling{})) return read_scaling<Llama3Scaling>(json, scaling);
-    if (type == type_of(YarnScaling{})) return read_scaling<YarnScaling>(json, scaling);
-    json["type"].reject("is unknown to this version");
+    scaling = scaling_from_description(json);
 }
-
-}  // namespace
-
-namespace {
 
 // A field of a model with its value.
 struct Described {
@@ -181,13 +151,19 @@ DecoderConfig model_from_description(const std::string& description, const std::
 
 namespace {
 
-// A model whose choices of layers have the form of those of `like`, if they are the same layers: one may be a
-// rule and the other a list.
+bool is_listed(const LayerChoice& choice) {
+    return choice.word.find('1') != std::string::npos;
+}
+
+// A model whose choices of layers have the form of those of `like`, if one is a rule and the other a list,
+// and both take the same layers.
 DecoderConfig with_choices_like(DecoderConfig model, const DecoderConfig& like) {
     const int64_t layers = std::max(model.layers, like.layers);
     for (const auto choice :
          {&DecoderConfig::windowed, &DecoderConfig::without_rope, &DecoderConfig::moe_layers})
-        if ((model.*choice).has_same(like.*choice, layers)) model.*choice = like.*choice;
+        if (is_listed(model.*choice) != is_listed(like.*choice) &&
+            (model.*choice).has_same(like.*choice, layers))
+            model.*choice = like.*choice;
     return model;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/declare.hpp"
 
-#include "coeus/models/element_counts.hpp"
+#include "coeus/models/model_counts.hpp"
 #include "coeus/models/precision_plan.hpp"
 #include "coeus/models/registry.hpp"
 

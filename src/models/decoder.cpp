@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace coeus {
 
@@ -15,13 +16,8 @@ namespace {
 
 std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
     std::vector<PartOfLoss> losses;
-    if (config.moe.sequence_balance > 0)
-        losses.push_back({.number = decoder_loss::balance,
-                          .topic = "moe",
-                          .name = "sequence_balance_loss",
-                          .terms = PartOfLoss::Terms::of_own_tokens});
-    if (config.mtp.layers > 0)
-        losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
+    add_losses(config.moe, losses);
+    add_losses(config.mtp, losses);
     return losses;
 }
 
@@ -95,8 +91,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
         add_mtp(depth, heads, table, output, recomputed(config.layers + depth));
     for (const DecoderPart& part : parts) parts_.push_back(part.segments(config));
     declare_neighbours();
-    // routers compute the loss that balances the experts of a sequence in their backward
-    if (config.moe.sequence_balance == 0) find_first_trained();
+    if (!config.moe.has_own_loss()) find_first_trained();
 }
 
 size_t Decoder::begin_unit(bool here, int uses) {
@@ -129,7 +124,8 @@ const Storage& Decoder::add_embedding(bool embeds, bool heads) {
 
 void Decoder::add_layer(int64_t layer, bool here, Recompute recompute) {
     const size_t unit = begin_unit(here), first = parameters_.model().size();
-    std::unique_ptr<Block> block = build_block(parameters_, config_, layer, tables_, recompute);
+    std::unique_ptr<Block> block =
+        build_block(parameters_, config_, layer, tables_, recompute, here ? &balance_biases_ : nullptr);
     segments_.push_back({.name = fmt::format("layers.{}", layer),
                          .unit = unit,
                          .storages = declared_since(first),
@@ -163,11 +159,13 @@ void Decoder::add_head(bool here, HeadParts parts) {
 void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Storage& output,
                       Recompute recompute) {
     const size_t unit = begin_unit(here), first = parameters_.model().size();
-    std::unique_ptr<Block> layer = build_mtp_layer(parameters_, config_, depth, tables_, recompute);
+    std::unique_ptr<Block> layer =
+        build_mtp_layer(parameters_, config_, depth, tables_, recompute, here ? &balance_biases_ : nullptr);
     segments_.push_back({.name = fmt::format("mtp_embeddings.{}", depth),
                          .kind = Segment::Kind::block,
                          .unit = table.unit(),
                          .block = here ? std::make_unique<Embedding>(table, int(depth) + 1) : nullptr});
+    mtp_layers_.push_back(segments_.size());
     segments_.push_back({.name = fmt::format("mtp_layers.{}", depth),
                          .unit = unit,
                          .storages = declared_since(first),
@@ -197,26 +195,9 @@ void Decoder::declare_neighbours() {
     }
 }
 
-std::vector<Decoder::BalanceBias> Decoder::balance_biases() const {
-    std::vector<BalanceBias> all;
-    int64_t layer = -1;
-    for (const Segment& segment : segments_) {
-        if (segment.kind != Segment::Kind::layer) continue;
-        ++layer;
-        if (!segment.block) continue;
-        for (const Storage* storage : segment.storages)
-            if (storage->is_exact()) all.push_back({storage, config_.moe_row(layer)});
-    }
-    return all;
-}
-
 void Decoder::after_update(Exec& exec, const Kernels& kernels, Tensor counts,
                            const StepScalars& scalars) const {
-    if (config_.moe.balance_rate <= 0) return;
-    for (const BalanceBias& bias : balance_biases())
-        kernels.balance_experts(exec, bias.storage->master,
-                                counts.slice_rows(bias.row, 1).reshape({counts.cols()}),
-                                config_.moe.balance_rate, scalars);
+    balance_experts(exec, kernels, config_.moe, balance_biases_, counts, scalars);
 }
 
 namespace {
@@ -240,11 +221,10 @@ const Decoder& decoder_of(const Model& model) {
 
 std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config) {
     std::vector<std::vector<int64_t>> groups;
-    for (int64_t i = 0; i < config.layers; ++i) {
-        const auto same = std::ranges::find_if(
-            groups, [&](const auto& group) { return config.layer(group.front()) == config.layer(i); });
-        (same == groups.end() ? groups.emplace_back() : *same).push_back(i);
-    }
+    for (LayerKind& kind : config.layer_kinds()) groups.push_back(std::move(kind.layers));
+    // each layer of multi-token prediction is like the last layer
+    for (std::vector<int64_t>& group : groups)
+        std::erase_if(group, [&](int64_t layer) { return layer >= config.layers; });
     return groups;
 }
 
@@ -274,7 +254,7 @@ Flow Decoder::flow_into(size_t segment, const BatchShape& local) const {
     if (segment == 0) return {};
     const int64_t rows = local.count() / parameters_.place().tp;
     const Tensor hidden(nullptr, parameters_.types().compute, {rows, config_.dim});
-    const bool is_mtp_layer = segment > 1 && segments_[segment - 1].kind == Segment::Kind::block;
+    const bool is_mtp_layer = std::ranges::find(mtp_layers_, segment) != mtp_layers_.end();
     return is_mtp_layer ? Flow({hidden, hidden}) : Flow(hidden);
 }
 

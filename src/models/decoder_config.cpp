@@ -3,9 +3,10 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/models/config_fields.hpp"
-#include "coeus/models/element_counts.hpp"
+#include "coeus/models/model_counts.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace coeus {
 
@@ -55,19 +56,12 @@ std::vector<int64_t> DecoderConfig::layers_with_experts() const {
 }
 
 std::vector<LayerKind> DecoderConfig::layer_kinds() const {
-    constexpr size_t unseen = 8;
-    std::array<size_t, 8> kind_of;
-    kind_of.fill(unseen);
     std::vector<LayerKind> kinds;
     for (int64_t i = 0; i < all_layers(); ++i) {
-        const int64_t number = std::min(i, layers - 1);
-        size_t& kind = kind_of[(windowed.has(number) ? 1u : 0u) + (without_rope.has(number) ? 2u : 0u) +
-                               (moe_layers.has(number) ? 4u : 0u)];
-        if (kind == unseen) {
-            kind = kinds.size();
-            kinds.push_back({.layer = i});
-        }
-        ++kinds[kind].count;
+        LayerConfig config = layer(i);
+        auto same = std::ranges::find(kinds, config, &LayerKind::config);
+        if (same == kinds.end()) same = kinds.insert(same, {.config = std::move(config), .layers = {}});
+        same->layers.push_back(i);
     }
     return kinds;
 }
@@ -109,27 +103,8 @@ void DecoderConfig::validate() const {
     require_digits("moe.layers", moe_layers);
     std::visit([&](const auto& kind) { require_valid(kind, dim); }, attention);
     for (const LayerKind& kind : layer_kinds())
-        std::visit([](const auto& part) { require_valid(part); }, layer(kind.layer).feed_forward);
+        std::visit([](const auto& part) { require_valid(part); }, kind.config.feed_forward);
     require_countable(*this);
-}
-
-int64_t DecoderConfig::parameters() const {
-    return count_elements(*this).all;
-}
-
-int64_t DecoderConfig::active_parameters() const {
-    return count_elements(*this).active;
-}
-
-double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
-    int64_t widths = 0;
-    for (const LayerKind& kind : layer_kinds())
-        widths += kind.count * layer(kind.layer).head_sizes().score_width();
-    return 6.0 * double(widths) * double(seq_len);
-}
-
-double DecoderConfig::flops_per_token(int64_t seq_len) const {
-    return count_elements(*this).product_flops() + score_flops_per_token(seq_len);
 }
 
 }  // namespace coeus

@@ -10,6 +10,7 @@
 #include <array>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace coeus {
 
@@ -17,9 +18,6 @@ namespace {
 
 constexpr std::array names_of_norms = {HubName{"attention_norm.weight", "input_layernorm.weight"},
                                        HubName{"ffn_norm.weight", "post_attention_layernorm.weight"}};
-// The tensors of one expert.
-constexpr std::array<HubName, 3> names_of_expert = {
-    {{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
 
 }  // namespace
 
@@ -35,22 +33,8 @@ std::string hub_name_in(std::span<const HubName> names, const std::string& param
 
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig&) {
-    if (parameter.ends_with(".moe.expert_bias")) return {};
-    const std::string experts = ".moe.experts.";
-    const size_t at = parameter.find(experts);
-    if (at == std::string::npos) return {HubPlace::whole(usual_hub_name(parameter), shape)};
-    const std::string_view matrix = std::string_view(parameter).substr(at + experts.size());
-    const auto name = std::ranges::find(names_of_expert, matrix, &HubName::ours);
-    if (name == names_of_expert.end()) throw LogicError("no Hugging Face name for " + parameter);
-    const Shape of_one = {shape[1], shape[2]};
-    std::vector<HubPlace> places;
-    for (int64_t e = 0; e < shape[0]; ++e) {
-        places.push_back(HubPlace::whole(
-            fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e, name->theirs),
-            of_one));
-        places.back().first_row = e * of_one.rows();
-    }
-    return places;
+    if (auto of_experts = usual_expert_places(parameter, shape)) return *std::move(of_experts);
+    return {HubPlace::whole(usual_hub_name(parameter), shape)};
 }
 
 std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,

@@ -4,6 +4,10 @@
 #include "coeus/base/text.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
+#include "coeus/models/model_counts.hpp"
+
+#include <algorithm>
+#include <mutex>
 
 namespace coeus {
 
@@ -35,9 +39,9 @@ public:
     std::string other_shape(const std::string& description, const std::string& source) const override {
         return coeus::other_shape(config_, model_from_description(description, source));
     }
-    int64_t parameters() const override { return config_.parameters(); }
-    int64_t active_parameters() const override { return config_.active_parameters(); }
-    double flops_per_token(int64_t seq_len) const override { return config_.flops_per_token(seq_len); }
+    int64_t parameters() const override { return counts().elements.all; }
+    int64_t active_parameters() const override { return counts().elements.active; }
+    double flops_per_token(int64_t seq_len) const override { return counts().flops_per_token(seq_len); }
     void require_countable(const BatchShape& shape) const override;
     bool divides_heads(int64_t ranks) const override {
         return config_.head_sizes().heads % ranks == 0 && config_.head_sizes().kv_heads % ranks == 0;
@@ -59,7 +63,15 @@ private:
         return all;
     }
 
+    // counted when somebody asks for them, since not every model that is described is valid
+    const ModelCounts& counts() const {
+        std::call_once(counted_, [&] { counts_ = count_model(config_); });
+        return counts_;
+    }
+
     DecoderConfig config_;
+    mutable std::once_flag counted_;
+    mutable ModelCounts counts_;
 };
 
 // The widths between the matrices of dense layers, and of layers with experts.
@@ -91,10 +103,23 @@ std::vector<int64_t> DecoderDescription::kinds_of_segments() const {
     return kinds;
 }
 
+// Numbers that a token has in latents, and in experts and their router, and that are kept for the backward.
+double latent_width(const AttentionConfig& attention) {
+    const auto* a = std::get_if<LatentAttentionConfig>(&attention);
+    return a ? 4 * double(a->q_rank + a->kv_rank + a->rotated_dim()) : 0;
+}
+double experts_width(const DecoderConfig& model) {
+    const MoeConfig& m = model.moe;
+    if (!model.has_experts()) return 0;
+    return 4 * (double(m.top_k) * double(m.hidden + model.dim) + double(m.shared_hidden + m.experts));
+}
+
 void DecoderDescription::require_countable(const BatchShape& shape) const {
     const HeadSizes a = config_.head_sizes();
-    const double widths = 8 * double(config_.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
-                          4 * double(config_.feed_forward.hidden) + double(a.heads);
+    const double head_width = double(std::max(a.head_dim, a.value_dim));
+    const double widths = 8 * double(config_.dim) + 4 * double(a.heads + a.kv_heads) * head_width +
+                          latent_width(config_.attention) + 4 * double(config_.feed_forward.hidden) +
+                          experts_width(config_) + double(a.heads);
     const double bytes = 8 * double(shape.count()) * double(config_.all_layers()) * widths;
     if (bytes > 1e18)
         throw ConfigError(

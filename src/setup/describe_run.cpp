@@ -46,8 +46,7 @@ std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) 
 std::string chunks_text(const DecoderConfig& m, const Config::Training& training) {
     int64_t chunk = 0;
     for (const LayerKind& kind : m.layer_kinds()) {
-        const AttentionConfig attention = m.layer(kind.layer).attention;
-        if (const auto* a = std::get_if<GroupedAttentionConfig>(&attention))
+        if (const auto* a = std::get_if<GroupedAttentionConfig>(&kind.config.attention))
             chunk = std::max(chunk, a->chunk);
     }
     if (!training.document_mask || chunk == 0 || chunk >= training.seq_len) return "";

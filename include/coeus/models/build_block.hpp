@@ -9,6 +9,7 @@
 #include "coeus/models/layer_config.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace coeus {
 
@@ -27,7 +28,9 @@ Output norm_output(Recompute recompute);
 /// outlive it.
 std::unique_ptr<Block> build_layer(const Declare& declare, const PositionTables& tables, Recompute recompute);
 /// The same for a layer of the model, not of multi-token prediction, in a model with these parameters.
+/// `biases`: see Declare.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
-                                   const PositionTables& tables, Recompute recompute);
+                                   const PositionTables& tables, Recompute recompute,
+                                   std::vector<BalanceBias>* biases);
 
 }  // namespace coeus

@@ -28,7 +28,7 @@ struct ConfigField {
     const char* usual = "";                      ///< usual value of a real number, for messages
 
     /// A required size with a usual key.
-    static ConfigField size(const char* name, const char* hub) {
+    static constexpr ConfigField size(const char* name, const char* hub) {
         return {.name = name, .hub = hub, .is_required = true};
     }
 };

@@ -18,13 +18,22 @@ namespace coeus {
 class Declare {
 public:
     /// `prefix`: beginning of the parameters' names: "layers.3.", or "".
-    /// `layer`: its number, from model.layers on for multi-token prediction.
-    Declare(Parameters& parameters, const DecoderConfig& model, std::string prefix = "", int64_t layer = 0)
-        : parameters_(parameters), model_(model), prefix_(std::move(prefix)), layer_(layer) {}
+    /// `layer`: its number, from model.layers on for multi-token prediction. `biases`: where the biases that
+    /// balance the loads of experts are recorded; null: nowhere.
+    Declare(Parameters& parameters, const DecoderConfig& model, std::string prefix = "", int64_t layer = 0,
+            std::vector<BalanceBias>* biases = nullptr)
+        : parameters_(parameters),
+          model_(model),
+          prefix_(std::move(prefix)),
+          layer_(layer),
+          biases_(biases) {}
 
     const DecoderConfig& model() const { return model_; }
     Parameters& parameters() const { return parameters_; }
     int64_t layer() const { return layer_; }
+    void record(const BalanceBias& bias) const {
+        if (biases_) biases_->push_back(bias);
+    }
     /// Declares a weight: "attention.wq" -> "layers.3.attention.wq.weight". This and the next two throw
     /// ConfigError if it has more elements than a model may have.
     Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
@@ -43,6 +52,7 @@ private:
     const DecoderConfig& model_;
     std::string prefix_;
     int64_t layer_;
+    std::vector<BalanceBias>* biases_;
 };
 
 /// The output of an operation that these weights multiply. If all of them need it in 8 bits, they keep it

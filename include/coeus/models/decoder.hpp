@@ -69,16 +69,12 @@ private:
     // The storages of all ranks that were declared after the first `number`.
     std::vector<const Storage*> declared_since(size_t number) const;
     void declare_neighbours();
-    // A bias that balances loads, and its layer's row of Ctx::counts.
-    struct BalanceBias {
-        const Storage* storage;
-        int64_t row;
-    };
-    std::vector<BalanceBias> balance_biases() const;
 
     DecoderConfig config_;
     TokenBatches batches_;
     PositionTables tables_;
+    std::vector<BalanceBias> balance_biases_;  // of this rank's layers
+    std::vector<size_t> mtp_layers_;           // the segments that are layers of multi-token prediction
 };
 
 /// The model as a decoder, which it must be: for what is about text alone.

@@ -42,8 +42,9 @@ inline constexpr size_t mtp = 1;      ///< of tokens further ahead
 
 /// Layers that are alike, those of multi-token prediction among them.
 struct LayerKind {
-    int64_t layer = 0;  ///< number of the first one
-    int64_t count = 0;
+    LayerConfig config;
+    std::vector<int64_t> layers;  ///< their numbers
+    int64_t count() const { return int64_t(layers.size()); }
 };
 
 /// Each field is named once, in for_each_field (config_fields.hpp).
@@ -93,16 +94,10 @@ struct DecoderConfig {
     bool has_experts() const { return moe_rows() > 0; }
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
-    /// Elements of all parameters; a tied matrix counts once.
+    /// Each of these counts the whole model: see ModelCounts (model_counts.hpp).
     int64_t parameters() const;
-    /// The same with those experts only that one token uses.
     int64_t active_parameters() const;
-    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers, where N are
-    /// the active parameters. A tied table is also the output projection, so N_embedding is not subtracted.
-    /// Causality and recomputation are not taken into account (torchtitan's rule). The output projection
-    /// counts once for each token that is predicted.
     double flops_per_token(int64_t seq_len) const;
-    /// The part of these FLOPs for the attention scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;
 
     bool operator==(const DecoderConfig&) const = default;

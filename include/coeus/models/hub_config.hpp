@@ -6,6 +6,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/models/decoder_config.hpp"
 
+#include <optional>
 #include <span>
 
 namespace coeus {
@@ -27,14 +28,6 @@ inline HubConstant silu_alone() {
 /// ConfigError: a required key is absent, or a value is outside the field's limits.
 void read_hub_fields(const JsonView& json, DecoderConfig& config);
 void write_hub_fields(Json& json, const DecoderConfig& config);
-
-/// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
-/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
-/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
-/// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
-/// partial_rotary_factor has another value.
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
-void write_hub_rope(Json& json, const RopeConfig& rope);
 
 /// The sliding window, which is `usual` if there is no key, and the layers that have it: by "layer_types" if
 /// there are any, else `layers`, from number "max_window_layers" on if there is this key. `has_window`: false
@@ -65,6 +58,10 @@ double without_last_digits(double number);
 
 /// The integer with this key, or `otherwise`. ConfigError if it is less than `least`.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
+/// ConfigError: two places in config.json contradict each other.
+[[noreturn]] void reject_both(const JsonView& a, const JsonView& b);
+/// The value of two keys for the same number, of which one may be absent. ConfigError if they do not agree.
+std::optional<JsonView> number_in_either(const std::optional<JsonView>& a, const std::optional<JsonView>& b);
 /// Two keys mean the same number: returns `a` if it is there, else `b`. ConfigError if both are and differ.
 const char* either_key(const JsonView& json, const char* a, const char* b);
 /// The truth value with this key, or `otherwise`. As in transformers, null is false.

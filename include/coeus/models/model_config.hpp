@@ -54,7 +54,7 @@ public:
     /// FLOPs of forward and backward.
     virtual double flops_per_token(int64_t seq_len) const = 0;
     /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count;
-    /// the check uses an upper bound in floating point.
+    /// the check estimates them in floating point, and leaves room for what it does not know.
     virtual void require_countable(const BatchShape& shape) const = 0;
     /// True if so many ranks can divide the heads of attention.
     virtual bool divides_heads(int64_t ranks) const = 0;

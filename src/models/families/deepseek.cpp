@@ -122,6 +122,9 @@ DecoderConfig from_hub(const JsonView& json) {
         .attention = LatentAttentionConfig(), .norm_eps = 1e-6, .max_seq_len = is_v2 ? 2048 : 4096};
     LatentAttentionConfig& a = config.latent();
     read_hub_fields(json, config);
+    if (a.other_kv_heads)
+        json["num_key_value_heads"].reject(fmt::format(
+            "must be {}, as num_attention_heads (each head has its own keys and values)", a.heads));
     read_hub_rope(json, config.rope, config.max_seq_len);
     config.rope.layout =
         truth(json, "rope_interleave", true) ? RopeLayout::interleaved : RopeLayout::half_split;

@@ -2,7 +2,6 @@
 #include "coeus/models/parts/head_sizes.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/models/config_field.hpp"
 
 namespace coeus {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/parts/latent_attention.hpp"
 
+#include "coeus/base/error.hpp"
 #include "coeus/layers/latent_attention.hpp"
 #include "coeus/models/declare.hpp"
 #include "coeus/models/hub_names.hpp"
@@ -12,6 +13,9 @@
 namespace coeus {
 
 void require_valid(const LatentAttentionConfig& a, int64_t dim) {
+    if (a.other_kv_heads)
+        throw ConfigError("model.n_kv_heads = {}: must be model.n_heads = {} with latent attention",
+                          *a.other_kv_heads, a.heads);
     require_heads_fit(a.sizes(), dim);
     if (a.rope_dim % 2 != 0 || a.rope_dim >= a.head_dim)
         throw ConfigError(

@@ -5,11 +5,14 @@
 #include "coeus/layers/moe.hpp"
 #include "coeus/models/declare.hpp"
 #include "coeus/models/hub_names.hpp"
+#include "coeus/models/model.hpp"
 #include "coeus/models/parts/feed_forward.hpp"
 #include "coeus/models/precision_plan.hpp"
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 namespace coeus {
 
@@ -98,13 +101,15 @@ ExpertWeights expert_weights(const Declare& declare, const MoeConfig& m) {
 }
 
 // The biases that balance the loads; null if there are none.
-const Storage* balance_biases(const Declare& declare, const MoeConfig& m) {
+const Storage* balance_bias(const Declare& declare, const MoeConfig& m) {
     if (!m.has_balance_bias()) return nullptr;
     Param bias = declare.named("moe.expert_bias", {m.experts}, WeightRole::balance, Split::none);
     bias.shard.sharding = declare.parameters().whole_sharding();
     bias.trainable = false;
     bias.is_exact = true;
-    return &declare.parameters().add(std::move(bias));
+    const Storage& storage = declare.parameters().add(std::move(bias));
+    declare.record({&storage, declare.model().moe_row(declare.layer())});
+    return &storage;
 }
 
 }  // namespace
@@ -120,7 +125,7 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& m, 
                                      ? &parameters.add(declare.named("moe.router.gate.bias", {m.experts},
                                                                      WeightRole::router_bias, Split::partial))
                                      : nullptr;
-    const Storage* balance = balance_biases(declare, m);
+    const Storage* balance = balance_bias(declare, m);
     const ExpertProducts products(expert_weights(declare, m), m.gate);
     std::unique_ptr<Sublayer> shared;
     if (m.shared_hidden > 0)
@@ -140,6 +145,23 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& m, 
         std::move(shared));
 }
 
+void add_losses(const MoeConfig& m, std::vector<PartOfLoss>& losses) {
+    if (!m.has_own_loss()) return;
+    losses.push_back({.number = decoder_loss::balance,
+                      .topic = "moe",
+                      .name = "sequence_balance_loss",
+                      .terms = PartOfLoss::Terms::of_own_tokens});
+}
+
+void balance_experts(Exec& exec, const Kernels& kernels, const MoeConfig& m,
+                     std::span<const BalanceBias> biases, Tensor counts, const StepScalars& scalars) {
+    if (m.balance_rate <= 0) return;
+    for (const BalanceBias& bias : biases)
+        kernels.balance_experts(exec, bias.storage->master,
+                                counts.slice_rows(bias.row, 1).reshape({counts.cols()}), m.balance_rate,
+                                scalars);
+}
+
 namespace {
 
 constexpr std::array names_of_moe = {
@@ -148,10 +170,33 @@ constexpr std::array names_of_moe = {
     HubName{"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
     HubName{"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"}};
 
+// The tensors of one expert.
+constexpr std::array<HubName, 3> names_of_expert = {
+    {{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
+
 }  // namespace
 
 std::span<const HubName> moe_hub_names() {
     return names_of_moe;
+}
+
+std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape) {
+    std::vector<HubPlace> places;
+    if (parameter.ends_with(".moe.expert_bias")) return places;
+    const std::string experts = ".moe.experts.";
+    const size_t at = parameter.find(experts);
+    if (at == std::string::npos) return std::nullopt;
+    const std::string_view matrix = std::string_view(parameter).substr(at + experts.size());
+    const auto name = std::ranges::find(names_of_expert, matrix, &HubName::ours);
+    if (name == names_of_expert.end()) throw LogicError("no Hugging Face name for " + parameter);
+    const Shape of_one = {shape[1], shape[2]};
+    for (int64_t e = 0; e < shape[0]; ++e) {
+        places.push_back(HubPlace::whole(
+            fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e, name->theirs),
+            of_one));
+        places.back().first_row = e * of_one.rows();
+    }
+    return places;
 }
 
 }  // namespace coeus

@@ -4,14 +4,21 @@
 #include "coeus/layers/mtp_layer.hpp"
 #include "coeus/models/build_block.hpp"
 #include "coeus/models/hub_names.hpp"
+#include "coeus/models/model.hpp"
 
 #include <array>
 
 namespace coeus {
 
+void add_losses(const MtpConfig& mtp, std::vector<PartOfLoss>& losses) {
+    if (mtp.layers > 0) losses.push_back({.number = decoder_loss::mtp, .topic = "", .name = "mtp_loss"});
+}
+
 std::unique_ptr<Block> build_mtp_layer(Parameters& parameters, const DecoderConfig& model, int64_t depth,
-                                       const PositionTables& tables, Recompute recompute) {
-    const Declare declare(parameters, model, fmt::format("mtp_layers.{}.", depth), model.layers + depth);
+                                       const PositionTables& tables, Recompute recompute,
+                                       std::vector<BalanceBias>* biases) {
+    const Declare declare(parameters, model, fmt::format("mtp_layers.{}.", depth), model.layers + depth,
+                          biases);
     const Output output = norm_output(recompute);
     std::unique_ptr<Norm> enorm = declare.norm("enorm", output), hnorm = declare.norm("hnorm", output);
     const Storage& joint = parameters.add(

@@ -122,6 +122,7 @@ TEST_CASE("fields of a kind of attention that a model does not have are refused"
             override_fields(m, [&](const std::string& name) {
                 return name == field ? std::optional<FieldValue>(value) : std::nullopt;
             });
+            m.validate();
         } catch (const ConfigError& error) {
             return error.what();
         }

@@ -351,6 +351,19 @@ TEST_CASE("config.json: RoPE of a part of a head is refused") {
     for (const char* value : {"1", "1.0", "null"}) CHECK(read_with(key + value) == "read without complaint");
 }
 
+TEST_CASE("config.json: latent attention has as many key/value heads as heads") {
+    const TemporaryFolder folder;
+    Json json = hub_config_of(find_flavor(find_family("deepseek_v3"), "debugmodel"));
+    write_json(json, folder / "config.json");
+    CHECK(message_of(folder.path()) == "read without complaint");
+    json.set("num_key_value_heads", 2);
+    write_json(json, folder / "config.json");
+    CHECK_THAT(
+        message_of(folder.path()),
+        EndsWith("config.json: num_key_value_heads must be 16, as num_attention_heads (each head has its "
+                 "own keys and values), is 2"));
+}
+
 TEST_CASE("config.json: every flavour of every family survives writing and reading") {
     for (const ModelFamily& family : model_families())
         for (DecoderConfig model : family.flavors) {

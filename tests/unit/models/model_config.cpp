@@ -44,5 +44,39 @@ TEST_CASE("model config: equal layers are segments of one kind") {
     CHECK(std::set(kinds.begin(), kinds.end()).size() == 4);  // the embedding, two kinds of layers, the head
 }
 
+TEST_CASE("model config: a batch is refused by the widths of experts and latents too") {
+    const auto is_countable = [](const DecoderConfig& config, int64_t tokens) {
+        try {
+            ModelConfig(config)->require_countable({.sequences = 1, .seq_len = tokens});
+        } catch (const ConfigError&) {
+            return false;
+        }
+        return true;
+    };
+    const DecoderConfig plain = tiny_config();
+    int64_t tokens = 1;
+    while (is_countable(plain, 2 * tokens)) tokens *= 2;
+    DecoderConfig experts = plain;
+    experts.moe = {.experts = 4, .top_k = 2, .hidden = 1 << 20};
+    CHECK_FALSE(is_countable(experts, tokens));
+    experts.moe_layers = {.period = 0};
+    CHECK(is_countable(experts, tokens));
+    DecoderConfig latent = plain;
+    latent.attention = LatentAttentionConfig{.heads = 1, .head_dim = 2, .kv_rank = 1 << 20};
+    CHECK_FALSE(is_countable(latent, tokens));
+}
+
+TEST_CASE("model config: counts are those of its decoder") {
+    DecoderConfig config = tiny_config(3);
+    set_experts(config, 2);
+    const ModelConfig model = config;
+    for (int time = 0; time < 2; ++time) {
+        CHECK(model->parameters() == config.parameters());
+        CHECK(model->active_parameters() == config.active_parameters());
+        CHECK(model->flops_per_token(12) == config.flops_per_token(12));
+    }
+    CHECK(model->active_parameters() < model->parameters());
+}
+
 }  // namespace
 }  // namespace coeus::test

@@ -486,6 +486,13 @@ TEST_CASE("places in a Hugging Face folder, and the parameters whose rows are in
 TEST_CASE("equal layers are one group") {
     const DecoderConfig& m = flavor("llama3", "debugmodel");
     CHECK(equal_layers(m) == std::vector<std::vector<int64_t>>{{0, 1, 2, 3, 4, 5}});
+    DecoderConfig other = m;
+    other.windowed = {.period = 2};  // a window of no tokens is none
+    CHECK(other.layer_kinds().size() == 1);
+    other.grouped().window = 4;
+    other.mtp.layers = 2;
+    CHECK(equal_layers(other) == std::vector<std::vector<int64_t>>{{0, 2, 4}, {1, 3, 5}});
+    CHECK(other.layer_kinds()[1].layers == std::vector<int64_t>{1, 3, 5, 6, 7});
 }
 
 TEST_CASE(

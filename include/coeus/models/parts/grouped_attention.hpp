@@ -66,17 +66,16 @@ struct GroupedAttentionConfig {
 template <class Visit>
 void for_each_field(ConfigOf<GroupedAttentionConfig> auto& a, Visit&& visit) {
     using enum FieldKind;
-    visit(ConfigField::size("n_heads", "num_attention_heads"), a.heads);
-    visit(ConfigField::size("n_kv_heads", "num_key_value_heads"), a.kv_heads);
-    // 0 if n_heads does not divide dim, which require_valid() reports
-    visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0}, a.head_dim);
-    visit(ConfigField{.name = "v_head_dim", .is_later = true, .least = 0}, a.value_dim);
+    visit(head_field::heads, a.heads);
+    visit(head_field::kv_heads, a.kv_heads);
+    visit(head_field::head_dim, a.head_dim);
+    visit(head_field::value_dim, a.value_dim);
     visit(ConfigField{.name = "partial_rotary_factor", .kind = constant, .is_later = true, .usual = "1"},
           a.rope_fraction);
     visit(ConfigField{.name = "qk_norm", .is_later = true}, a.qk_norm);
     visit(ConfigField{.name = "attention_bias", .is_later = true}, a.bias);
     visit(ConfigField{.name = "attention_sinks", .is_later = true}, a.sinks);
-    visit(ConfigField{.name = "sliding_window", .kind = constant, .is_later = true, .least = 0}, a.window);
+    visit(head_field::window, a.window);
     visit(ConfigField{.name = "attention_chunk", .kind = constant, .is_later = true, .least = 0}, a.chunk);
     visit(ConfigField{.name = "temperature_scale",
                       .kind = constant,

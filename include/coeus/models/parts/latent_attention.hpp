@@ -3,12 +3,13 @@
 // (layers/latent_attention.hpp). All its layers have RoPE.
 #pragma once
 
-#include "coeus/base/error.hpp"
 #include "coeus/layers/position_tables.hpp"
 #include "coeus/models/config_field.hpp"
 #include "coeus/models/parts/head_sizes.hpp"
 
+#include <concepts>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct LatentAttentionConfig {
     int64_t rope_dim = 0;   ///< the last columns of a head, which RoPE rotates; 0: all
     double latent_norm_eps = 1e-6;  ///< epsilon of the norms of latents
     int64_t window = 0;             ///< tokens that a query attends to, with itself; 0: all before it
+    std::optional<int64_t> other_kv_heads = {};  ///< if there are not as many as heads, which is not valid
 
     int64_t rotated_dim() const { return rope_dim ? rope_dim : head_dim; }
     int64_t value_head_dim() const { return value_dim ? value_dim : head_dim; }
@@ -39,26 +41,23 @@ struct LatentAttentionConfig {
     bool operator==(const LatentAttentionConfig&) const = default;
 };
 
-/// A number of key/value heads other than that of the heads is ConfigError: descriptions, decks and
-/// config.json have one.
+/// Descriptions, decks and config.json have a number of key/value heads too.
 template <class Visit>
 void for_each_field(ConfigOf<LatentAttentionConfig> auto& a, Visit&& visit) {
     using enum FieldKind;
-    visit(ConfigField::size("n_heads", "num_attention_heads"), a.heads);
-    int64_t kv_heads = a.heads;
-    visit(ConfigField::size("n_kv_heads", "num_key_value_heads"), kv_heads);
-    if (kv_heads != a.heads)
-        throw ConfigError("model.n_kv_heads = {}: must be model.n_heads = {} with latent attention", kv_heads,
-                          a.heads);
-    // 0 if n_heads does not divide dim, which require_valid() reports
-    visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0}, a.head_dim);
-    visit(ConfigField{.name = "v_head_dim", .is_later = true, .least = 0}, a.value_dim);
+    visit(head_field::heads, a.heads);
+    int64_t kv_heads = a.other_kv_heads.value_or(a.heads);
+    visit(head_field::kv_heads, kv_heads);
+    if constexpr (std::same_as<decltype(a), LatentAttentionConfig&>)
+        a.other_kv_heads = kv_heads == a.heads ? std::nullopt : std::optional(kv_heads);
+    visit(head_field::head_dim, a.head_dim);
+    visit(head_field::value_dim, a.value_dim);
     visit(ConfigField{.name = "kv_lora_rank", .is_later = true}, a.kv_rank);
     visit(ConfigField{.name = "q_lora_rank", .is_later = true, .least = 0}, a.q_rank);
     visit(ConfigField{.name = "qk_rope_head_dim", .is_later = true, .least = 0}, a.rope_dim);
     visit(ConfigField{.name = "latent_norm_eps", .kind = constant, .is_later = true, .usual = "1e-6"},
           a.latent_norm_eps);
-    visit(ConfigField{.name = "sliding_window", .kind = constant, .is_later = true, .least = 0}, a.window);
+    visit(head_field::window, a.window);
 }
 
 /// ConfigError naming the field, the rule and the nearest valid value. `dim`: width of the model.

@@ -3,20 +3,27 @@
 // builds the layer (layers/moe.hpp).
 #pragma once
 
+#include "coeus/file/hub_place.hpp"
+#include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/routing.hpp"
 #include "coeus/models/config_field.hpp"
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace coeus {
 
 class Declare;
 class LinearInput;
+class Storage;
 class Sublayer;
 struct HubName;
 struct Output;
+struct PartOfLoss;
 
 /// How a router makes scores of its logits.
 enum class ScoreFunction : uint8_t { softmax, sigmoid };
@@ -49,6 +56,7 @@ struct MoeConfig {
     double sequence_balance = 0;
     bool round_robin = false;  ///< debug.moe_force_load_balance; not a field of the model
 
+    bool has_own_loss() const { return sequence_balance > 0; }
     bool has_balance_bias() const { return balance_rate > 0 || keeps_bias; }
     bool operator==(const MoeConfig&) const = default;
 };
@@ -106,7 +114,24 @@ Output input_form(const Declare& declare, const MoeConfig& moe, Output output);
 std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& moe, LinearInput input,
                                     Output activated);
 
-/// Its tensors in usual Hugging Face folders, without those of routed experts (usual_hub_places).
+/// Adds the loss that balances the experts within each sequence, if there is one. Routers compute it in their
+/// backward.
+void add_losses(const MoeConfig& moe, std::vector<PartOfLoss>& losses);
+
+/// A bias [E] that balances the loads of a layer's experts, and the layer's row of Ctx::counts.
+struct BalanceBias {
+    const Storage* storage;
+    int64_t row;
+};
+/// Changes the biases by the loads of a step, as work of the Exec. `counts`: Ctx::counts, summed over all
+/// ranks. Writes nothing if scalars.refusals is not 0.
+void balance_experts(Exec& exec, const Kernels& kernels, const MoeConfig& moe,
+                     std::span<const BalanceBias> biases, Tensor counts, const StepScalars& scalars);
+
+/// Its tensors in usual Hugging Face folders, without those of routed experts.
 std::span<const HubName> moe_hub_names();
+/// The places of the matrices of routed experts, of which each expert has its own tensors in usual folders,
+/// and of the biases that balance loads, which have none there. std::nullopt: another parameter.
+std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape);
 
 }  // namespace coeus

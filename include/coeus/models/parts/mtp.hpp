@@ -8,13 +8,16 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace coeus {
 
 class Block;
 class Parameters;
+struct BalanceBias;
 struct DecoderConfig;
 struct HubName;
+struct PartOfLoss;
 struct PositionTables;
 
 struct MtpConfig {
@@ -34,9 +37,13 @@ void for_each_field(ConfigOf<MtpConfig> auto& m, Visit&& visit) {
         m.scale);
 }
 
-/// Declares the parameters of a depth, from 0 on, and builds its layer.
+/// Adds the mean of the losses of all depths, if there are some.
+void add_losses(const MtpConfig& mtp, std::vector<PartOfLoss>& losses);
+
+/// Declares the parameters of a depth, from 0 on, and builds its layer. `biases`: see Declare.
 std::unique_ptr<Block> build_mtp_layer(Parameters& parameters, const DecoderConfig& model, int64_t depth,
-                                       const PositionTables& tables, Recompute recompute);
+                                       const PositionTables& tables, Recompute recompute,
+                                       std::vector<BalanceBias>* biases = nullptr);
 
 /// Their tensors in Hugging Face folders of DeepSeek V3, besides those of a layer.
 std::span<const HubName> mtp_hub_names();

@@ -2,6 +2,7 @@
 // Rotary position embedding, which all layers of a decoder share.
 #pragma once
 
+#include "coeus/file/json.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/layers/rope_table.hpp"
 #include "coeus/models/config_field.hpp"
@@ -56,5 +57,18 @@ void for_each_field(ConfigOf<YarnScaling> auto& s, Visit&& visit) {
     visit(ConfigField{.name = "mscale", .hub = "mscale"}, s.mscale);
     visit(ConfigField{.name = "mscale_all_dim", .hub = "mscale_all_dim"}, s.mscale_all_dim);
 }
+
+/// A scaling in the description of a model; null: none.
+Json describe_scaling(const RopeScaling& scaling);
+/// The inverse, for an object. ConfigError: a field is missing, or the kind is unknown.
+RopeScaling scaling_from_description(const JsonView& json);
+
+/// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
+/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
+/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
+/// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
+/// partial_rotary_factor has another value.
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
+void write_hub_rope(Json& json, const RopeConfig& rope);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/models/element_counts.hpp"
+#include "coeus/models/model_counts.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/models/build_block.hpp"
@@ -44,7 +44,8 @@ int64_t products_of(ParamRole role, const DecoderConfig& model) {
 std::vector<LayerKind> kinds_of_blocks(const DecoderConfig& model) {
     if (!find_family(model.family).own_block) return model.layer_kinds();
     std::vector<LayerKind> kinds;
-    for (int64_t layer = 0; layer < model.all_layers(); ++layer) kinds.push_back({layer, 1});
+    for (int64_t layer = 0; layer < model.all_layers(); ++layer)
+        kinds.push_back({.config = model.layer(layer), .layers = {layer}});
     return kinds;
 }
 
@@ -63,8 +64,8 @@ std::vector<PartCounts> counts_of_parts(DecoderConfig model) {
     std::vector<PartCounts> all = {{counts_in(others.parameters(), model)}};
     for (const LayerKind& kind : kinds_of_blocks(model)) {
         Parameters parameters({});
-        build_layer({parameters, model, "", kind.layer}, others.tables(), Recompute::nothing);
-        all.push_back({counts_in(parameters, model), kind.count});
+        build_layer({parameters, model, "", kind.layers.front()}, others.tables(), Recompute::nothing);
+        all.push_back({counts_in(parameters, model), kind.count()});
     }
     if (model.mtp.layers > 0) {  // what they have besides a layer
         Parameters with_layer({}), layer({});
@@ -78,16 +79,34 @@ std::vector<PartCounts> counts_of_parts(DecoderConfig model) {
 
 }  // namespace
 
-ElementCounts count_elements(const DecoderConfig& model) {
-    ElementCounts sum;
-    for (const auto& [of_one, parts] : counts_of_parts(model)) add(sum, of_one, parts);
-    return sum;
-}
-
 ElementCounts count_elements(const Param& param, const DecoderConfig& model) {
     if (param.is_exact) return {};
     const int64_t all = param.shape.count(), active = all / param.choices * param.chosen;
     return {.all = all, .active = active, .multiplied = active * products_of(param.role, model)};
+}
+
+ModelCounts count_model(const DecoderConfig& model) {
+    ModelCounts sum;
+    for (const auto& [of_one, parts] : counts_of_parts(model)) add(sum.elements, of_one, parts);
+    for (const LayerKind& kind : model.layer_kinds())
+        sum.score_width += kind.count() * kind.config.head_sizes().score_width();
+    return sum;
+}
+
+int64_t DecoderConfig::parameters() const {
+    return count_model(*this).elements.all;
+}
+
+int64_t DecoderConfig::active_parameters() const {
+    return count_model(*this).elements.active;
+}
+
+double DecoderConfig::flops_per_token(int64_t seq_len) const {
+    return count_model(*this).flops_per_token(seq_len);
+}
+
+double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
+    return count_model(*this).score_flops_per_token(seq_len);
 }
 
 void require_countable(double elements) {
