@@ -288,8 +288,9 @@ TEST_CASE("a run that does not fit is refused with its largest terms and a remed
 
 TEST_CASE("a 405B model is planned without allocating its memory") {
     const int64_t before = resident_bytes();
-    const Engine engine(find_flavor(find_family("llama3"), "405B"),
-                        {.types = {Dtype::f32, Dtype::bf16}, .training = {1, 8192}, .machine = {.threads = 8}});
+    const Engine engine(
+        find_flavor(find_family("llama3"), "405B"),
+        {.types = {Dtype::f32, Dtype::bf16}, .training = {1, 8192}, .machine = {.threads = 8}});
     const MemoryPlan& plan = engine.plan();
     CHECK(plan.total() > int64_t(18) * 405853388800);
     CHECK(resident_bytes() - before < (int64_t(64) << 20));
