@@ -170,6 +170,13 @@ void keep_latent_norm_eps(const LatentAttentionConfig& model, LatentAttentionCon
     back.latent_norm_eps = model.latent_norm_eps;
 }
 
+// A folder has the layers that a rule takes, and not the rule.
+void keep_rules(const DecoderConfig& model, DecoderConfig& back) {
+    for (const auto choice :
+         {&DecoderConfig::windowed, &DecoderConfig::without_rope, &DecoderConfig::moe_layers})
+        if ((back.*choice).has_same(model.*choice, model.layers)) back.*choice = model.*choice;
+}
+
 }  // namespace
 
 Json hub_config_of(const DecoderConfig& model) {
@@ -185,6 +192,7 @@ Json hub_config_of(const DecoderConfig& model) {
     back.moe.balance_rate = model.moe.balance_rate;
     back.moe.sequence_balance = model.moe.sequence_balance;
     back.mtp.scale = model.mtp.scale;
+    keep_rules(model, back);
     if (model.is_latent() && back.is_latent()) keep_latent_norm_eps(model.latent(), back.latent());
     for (const FieldDifference& difference : differences(model, back))
         throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",
