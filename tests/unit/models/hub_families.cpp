@@ -578,7 +578,9 @@ TEST_CASE("config.json: a model with fewer layers than the flavour is written if
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors) {
             if (!family.to_hub || !is_written(flavor)) continue;
-            for (int64_t layers = 1; layers < std::min<int64_t>(flavor.layers, 7); ++layers) {
+            // config.json of Llama 4 does not say what chunks and experts would be if no layer has them
+            for (int64_t layers = family.name == "llama4" ? 2 : 1;
+                 layers < std::min<int64_t>(flavor.layers, 7); ++layers) {
                 DecoderConfig shorter = flavor;
                 shorter.layers = layers;
                 CAPTURE(family.name, flavor.flavor, layers);
