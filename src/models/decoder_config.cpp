@@ -60,7 +60,7 @@ std::vector<LayerKind> DecoderConfig::layer_kinds() const {
     for (int64_t i = 0; i < all_layers(); ++i) {
         LayerConfig config = layer(i);
         auto same = std::ranges::find(kinds, config, &LayerKind::config);
-        if (same == kinds.end()) same = kinds.insert(same, {.config = std::move(config), .layers = {}});
+        if (same == kinds.end()) same = kinds.insert(same, {.config = config, .layers = {}});
         same->layers.push_back(i);
     }
     return kinds;
