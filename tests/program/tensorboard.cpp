@@ -47,15 +47,21 @@ fs::path interrupted_run(const TemporaryFolder& folder) {
     return out;
 }
 
+// A step has no MFU if it would be more than 100 %: on a busy machine, a peak that is measured is too small.
+Shown without_mfu(Shown shown) {
+    shown.erase("mfu(%)");
+    return shown;
+}
+
 }  // namespace
 
 TEST_CASE("event files have the metrics of an interrupted run, each step once") {
     const TemporaryFolder folder;
     const fs::path out = interrupted_run(folder);
-    const Shown shown = shown_scalars(out / "tb");
+    const Shown shown = without_mfu(shown_scalars(out / "tb"));
     const MetricLines lines = read_metrics(out);
     REQUIRE(lines.steps.size() == 8);
-    CHECK(shown.size() == 15 + 6);
+    CHECK(shown.size() == 14 + 6);
     for (const auto& [key, values] : shown)
         CHECK(values.size() == (key.starts_with("validation_metrics/") ? 5 : 8));
     for (const StepLine& line : lines.steps) {
@@ -77,7 +83,7 @@ TEST_CASE("TensorBoard shows the metrics of an interrupted run, each step once")
     const TemporaryFolder folder;
     const fs::path out = interrupted_run(folder);
     const Shown shown = shown_by_tensorboard(python, out / "tb");
-    CHECK(shown.size() == 15 + 6);
+    CHECK(without_mfu(shown).size() == 14 + 6);
     CHECK(shown == shown_scalars(out / "tb"));
 }
 
