@@ -11,6 +11,8 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -548,4 +550,30 @@ TEST_CASE("config.json: a window that an architecture does not have is refused b
                           "folder: {} has 1.0",
                           architecture));
     CHECK(refusal("qwen3", [](DecoderConfig& m) { m.initial_values = InitialValues::of_2025; }) == "written");
+}
+
+TEST_CASE("config.json: a model with fewer layers than the flavour is written if the flavour is") {
+    const auto is_written = [](const DecoderConfig& model) {
+        try {
+            (void)hub_config_of(model);
+            return true;
+        } catch (const ConfigError&) {
+            return false;
+        }
+    };
+    int written = 0;
+    for (const ModelFamily& family : model_families())
+        for (const DecoderConfig& flavor : family.flavors) {
+            if (!family.to_hub || !is_written(flavor)) continue;
+            // config.json of Llama 4 does not say what chunks and experts would be if no layer has them
+            for (int64_t layers = family.name == "llama4" ? 2 : 1;
+                 layers < std::min<int64_t>(flavor.layers, 7); ++layers) {
+                DecoderConfig shorter = flavor;
+                shorter.layers = layers;
+                CAPTURE(family.name, flavor.flavor, layers);
+                CHECK(is_written(shorter));
+                ++written;
+            }
+        }
+    CHECK(written > 50);
 }
