@@ -97,9 +97,9 @@ public:
         for (int64_t step = first; step <= last; ++step) {
             TestBatch batch(2 * sequences_, length, echo_words, uint64_t(step));
             const int64_t own = engine_.options().training.sequences,
-                          first = 2 * own * engine_.mesh().rank(axis::dp);
+                          first_row = 2 * own * engine_.mesh().rank(axis::dp);
             engine_.compute_gradients(step, 1e-2, batch.valid_labels(),
-                                      [&](int64_t i) { return batch.local_batch(first + i * own, own); });
+                                      [&](int64_t i) { return batch.local_batch(first_row + i * own, own); });
             CHECK(engine_.update().taken);
             losses.push_back(engine_.scalars().loss);
         }
