@@ -128,15 +128,15 @@ void check_gradient_dtype(Errors& errors, const Config& config) {
                       "\"float32\", or remove \"{}\" from model.converters",
                       begin, converter);
     const auto check_name = [&](const OptimizerOptions& options, const std::string& place) {
-        errors.demand(options.name != "Muon",
-                      "{}Muon makes its updates in the memory of the gradients, in float32; set "
+        errors.demand(!works_in_gradients(options.name),
+                      "{}{} makes its updates in the memory of the gradients, in float32; set "
                       "training.gradient_dtype = \"float32\", or {} = \"AdamW\"",
-                      begin, place);
+                      begin, options.name, place);
     };
     check_name(config.optimizer, "optimizer.name");
     const std::vector<ParamGroupOptions> groups = param_groups(config);
     for (size_t i = 0; i < groups.size(); ++i)
-        if (config.optimizer.name != "Muon")
+        if (!works_in_gradients(config.optimizer.name))
             check_name(groups[i].optimizer,
                        fmt::format("optimizer_name of group {} of optimizer.param_groups", i + 1));
 }

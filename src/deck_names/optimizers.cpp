@@ -13,6 +13,12 @@ bool lists(const OptimizerKind& kind, const std::string& option) {
     return std::ranges::find(kind.options, option) != kind.options.end();
 }
 
+// Null if no optimizer has the name.
+const OptimizerKind* kind_of(const std::string& optimizer) {
+    const auto kind = std::ranges::find(optimizer_kinds, optimizer, &OptimizerKind::name);
+    return kind != optimizer_kinds.end() ? &*kind : nullptr;
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
@@ -31,9 +37,13 @@ bool reads_option(const std::string& optimizer, const std::string& option) {
 }
 
 std::string substitute_of(const std::string& optimizer) {
-    for (const OptimizerKind& kind : optimizer_kinds)
-        if (optimizer == kind.name) return std::string(kind.substitute);
-    return "";
+    const OptimizerKind* kind = kind_of(optimizer);
+    return kind != nullptr ? std::string(kind->substitute) : "";
+}
+
+bool works_in_gradients(const std::string& optimizer) {
+    const OptimizerKind* kind = kind_of(optimizer);
+    return kind != nullptr && kind->works_in_gradients;
 }
 
 std::vector<std::string> role_names() {

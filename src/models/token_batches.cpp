@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/token_batches.hpp"
 
+#include "coeus/base/ignored_label.hpp"
+
 #include <algorithm>
 
 namespace coeus {
@@ -103,7 +105,7 @@ void TokenPart::stage(int64_t place, const LocalBatch& batch) {
                     *to++ = id_ahead(whole, documents, seq_len_, sequence, part_.index(i), depth, none);
     };
     cut(tokens_, local_batch.tokens, 0);
-    cut(labels_, local_batch.labels, -100);
+    cut(labels_, local_batch.labels, ignored_label);
     if (document_start_.count() > 0) std::ranges::copy(documents, document_start_.host(place));
     staged_[size_t(place)] = {local_batch.sequences, documents.empty() ? Tensor{} : read_only(documents)};
 }

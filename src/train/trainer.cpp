@@ -9,7 +9,6 @@
 #include "coeus/metrics/load_history.hpp"
 #include "coeus/session/gpu_memory_use.hpp"
 
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -227,27 +226,8 @@ std::string Trainer::save_in(std::optional<double> left, double needed) {
                  "or checkpoint.load_only = true)";
 }
 
-namespace {
-
-// "the loss is 7.6246, the gradient norm is not a number"
-std::string what_is_not_finite(const StepScalars& scalars) {
-    const auto said = [](double value) -> std::string {
-        if (std::isnan(value)) return "not a number";
-        return std::isinf(value) ? "infinite" : fmt::format("{:.5g}", value);
-    };
-    return fmt::format("the loss is {}, the gradient norm is {}", said(scalars.loss),
-                       said(scalars.grad_norm));
-}
-
-}  // namespace
-
 void Trainer::pass_over() {
     const StepScalars& scalars = engine().scalars();
-    const bool finite = std::isfinite(scalars.loss) && std::isfinite(scalars.grad_norm);
-    // only some ranks may see a value that is not finite
-    if (!guards_->watches_loss() || mesh().world().all_reduce(int64_t(!finite), Reduce::max) != 0)
-        stop_diverged(fmt::format("step {}: {}; the optimizer step was not taken", progress_.step + 1,
-                                  what_is_not_finite(scalars)));
     RunPlace next = progress_.place();
     try {
         const std::string event = guards_->pass_over(next, global_batch(), scalars.loss, scalars.grad_norm);

@@ -30,6 +30,7 @@ struct OptimizerKind {
     std::string_view name;
     std::span<const std::string_view> options;  ///< that it reads and not all optimizers do
     std::string_view substitute;                ///< updates what it is not for; empty: it is for all
+    bool works_in_gradients = false;  ///< makes its updates in the memory of the gradients, in float32
 };
 inline constexpr std::array<std::string_view, 4> options_of_adam = {"beta1", "beta2", "eps",
                                                                     "implementation"};
@@ -38,7 +39,7 @@ inline constexpr std::array<std::string_view, 5> options_of_muon = {"momentum", 
 inline constexpr std::array optimizer_kinds = {
     OptimizerKind{"AdamW", options_of_adam, ""},
     OptimizerKind{"Adam", options_of_adam, ""},
-    OptimizerKind{"Muon", options_of_muon, "AdamW"},
+    OptimizerKind{"Muon", options_of_muon, "AdamW", true},
 };
 
 /// The names of optimizer_kinds.
@@ -47,6 +48,8 @@ std::vector<std::string> optimizer_names();
 bool reads_option(const std::string& optimizer, const std::string& option);
 /// The optimizer for the parameters that the given one is not for; "" if it is for all.
 std::string substitute_of(const std::string& optimizer);
+/// True if an optimizer makes its updates in the memory of the gradients, which must be float32 for it.
+bool works_in_gradients(const std::string& optimizer);
 
 /// Parameters that are updated differently from the others: those whose name matches the pattern and that
 /// have one of the roles.

@@ -3,7 +3,7 @@
 // alone.
 #pragma once
 
-#include "coeus/models/decoder_part.hpp"
+#include "coeus/models/stage_split.hpp"
 #include "coeus/models/model.hpp"
 
 #include <memory>
