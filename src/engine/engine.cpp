@@ -57,7 +57,7 @@ EngineOptions complete(const ModelConfig& config, EngineOptions options) {
                             !options.types.offload &&
                             (options.mesh.size(axis::fsdp) == 1 ||
                              (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
-    options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
+    options.exchanges.expert_blocks = options.expert_blocks.value_or(options.graphs) && options.mesh.ep > 1;
     if (!options.chunk_bytes)
         options.chunk_bytes =
             options.machine.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();

@@ -86,6 +86,9 @@ struct EngineOptions {
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
+    /// If several ranks divide the experts: they exchange rows in blocks (BlocksExchange), not in rounds. Not
+    /// set: with graphs, which need blocks. The engine sets exchanges.expert_blocks by it.
+    std::optional<bool> expert_blocks;
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
 
     /// The sequences of a step, on all ranks together.
