@@ -106,9 +106,9 @@ void show_deck(const std::string& file, const Options& options) {
     const Config& config = deck.config;
     const PlannedRun planned(deck, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     print("{}: deck, {}\n", file, printable(config.job.description));
-    for (const Finding& finding : plan_findings(planned)) print("  {}\n", indented(finding.text, 2));
+    for (const Finding& finding : plan_findings(planned)) print("  {}\n", indented(finding.line(), 2));
     for (const Finding& finding : memory_findings(planned))
-        print("  {}{}\n", finding.severity == Finding::Severity::fact ? "" : "Notice: ", finding.text);
+        print("  {}{}\n", finding.is_warning() ? "Notice: " : "", finding.line());
     if (planned.mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(planned.mesh.groups_text(), 4));
     for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
         for (const std::string& line : lines) print("  Notice: {}\n", line);

@@ -42,7 +42,7 @@ std::string planned(const Words& arguments, int ranks = 1) {
     std::string text;
     try {
         for (const Finding& line : preflight(parse_command_line(small + arguments), ranks))
-            text += line.text + "\n";
+            text += line.line() + "\n";
     } catch (const ConfigError& error) {
         return error.what();
     }
