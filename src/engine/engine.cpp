@@ -306,6 +306,8 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t count
     return gives_graphs() ? submit_graphs() : submit_gradients(goes_on);
 }
 
+// With options_.graphs, `goes_on` is not called in an observed step either, although that is not a graph: all
+// ranks must call it alike, and what observes may be on one rank only.
 bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
     begin_gradients();
     bool whole = true;

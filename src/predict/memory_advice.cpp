@@ -260,7 +260,7 @@ std::string spare_memory_advice(const ModelConfig& model, const EngineOptions& o
         // a budget with less memory recomputes more
         if (way.mode == Mode::budget && needed.bytes <= now.bytes) continue;
         if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
-        return fmt::format("Hint: the run uses {} of {}. With {} it recomputes {} and needs {}",
+        return fmt::format("the run uses {} of {}. With {} it recomputes {} and needs {}",
                            bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),
                            join(faster.says, ", "), way.mode == Mode::nothing ? "nothing" : "less",
                            needed.text());

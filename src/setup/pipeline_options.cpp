@@ -162,8 +162,9 @@ std::string remedy_of_long_end(Config config, const ModelConfig& model, int rank
 
 }  // namespace
 
-std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
-                                           const PipelineOptions& pipeline) {
+Findings describe_pipeline(const Config& config, const ModelConfig& model, const PipelineOptions& pipeline) {
+    using Topic = Finding::Topic;
+    using Severity = Finding::Severity;
     const Timetable& table = pipeline.timetable;
     if (table.stages() == 1) return {};
     const std::string depths =
@@ -174,23 +175,29 @@ std::vector<std::string> describe_pipeline(const Config& config, const ModelConf
         stages.push_back(fmt::format("{}{} (rank {})", model->text(pipeline.parts[size_t(stage)]),
                                      last ? depths : "", table.placement.rank_of(stage)));
     }
-    std::vector<std::string> lines = {
+    Findings found;
+    found.add(
+        Topic::plan,
         fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches per local batch, bubble {:.1f} %",
                     table.name, table.ranks(), table.stages(), table.microbatches,
-                    100 * simulate(table).bubble_fraction),
-        "Stages: " + join(stages, "; ")};
+                    100 * simulate(table).bubble_fraction));
+    found.add(Topic::plan, "Stages: " + join(stages, "; "));
     if (table.microbatches < table.stages())
-        lines.push_back(fmt::format(
-            "Notice: {} micro-batches are fewer than the {} stages of the pipeline, so its ranks will idle; "
-            "the number of micro-batches is training.local_batch_size / "
-            "parallelism.pipeline_parallel_microbatch_size",
-            table.microbatches, table.stages()));
+        found.add(
+            Topic::plan,
+            fmt::format(
+                "{} micro-batches are fewer than the {} stages of the pipeline, so its ranks will idle; "
+                "the number of micro-batches is training.local_batch_size / "
+                "parallelism.pipeline_parallel_microbatch_size",
+                table.microbatches, table.stages()),
+            Severity::notice);
     if (has_long_end(pipeline.parts, model))
-        lines.push_back(
-            fmt::format("Notice: the layers of multi-token prediction make the last stage longer than all "
-                        "others, so their ranks will wait for it{}",
-                        remedy_of_long_end(config, model, table.ranks())));
-    return lines;
+        found.add(Topic::plan,
+                  fmt::format("the layers of multi-token prediction make the last stage longer than all "
+                              "others, so their ranks will wait for it{}",
+                              remedy_of_long_end(config, model, table.ranks())),
+                  Severity::notice);
+    return found;
 }
 
 }  // namespace coeus

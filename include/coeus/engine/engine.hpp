@@ -141,8 +141,8 @@ public:
     /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1. `counted`
     /// is the number of what the loss is a mean of (labels that count), on all ranks together. local_batch(i)
     /// returns each of the options().accumulation local batches, which must stay valid until update() is
-    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, unless the
-    /// step is a graph. If it returns false, the step is given up and false is returned.
+    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, but never
+    /// with options().graphs. If it returns false, the step is given up and false is returned.
     bool compute_gradients(
         int64_t step, double learning_rate, int64_t counted, FunctionRef<LocalBatch(int64_t)> local_batch,
         const StepLimits& limits = {}, FunctionRef<bool()> goes_on = [] { return true; });

@@ -47,7 +47,7 @@ private:
     /// Logs device, mesh, memory plan and data, one line each, and then the warnings. Only on rank 0.
     void describe_start() const;
     /// Hints on settings of this host that are valid but bad.
-    std::vector<std::string> hints() const;
+    Findings hints() const;
     /// Loads or initialises the weights and the state of the run. True if the run continues from a checkpoint
     /// in its own folder.
     bool load_state();

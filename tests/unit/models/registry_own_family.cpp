@@ -10,6 +10,7 @@
 #include "support/model.hpp"
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 using namespace coeus;
@@ -59,6 +60,17 @@ TEST_CASE("a family is refused if its name is taken or it is incomplete") {
     family.flavors[0].grouped().kv_heads = 3;
     CHECK_THROWS_WITH(register_family(family), Contains("model.n_kv_heads = 3: must divide"));
     CHECK_THROWS_AS(find_family("odd_heads"), ConfigError);
+}
+
+TEST_CASE("a family whose block cannot be built is not registered, whatever the error is") {
+    ModelFamily family = family_named("failing");
+    family.own_block = [](const Declare&, const PositionTables&, Output) -> std::unique_ptr<Block> {
+        throw std::runtime_error("no such matrix");
+    };
+    CHECK_THROWS_WITH(register_family(family), "no such matrix");
+    CHECK_THROWS_AS(find_family("failing"), ConfigError);
+    register_family(family_named("failing"));  // the name is free
+    CHECK(find_family("failing").name == "failing");
 }
 
 TEST_CASE("a registered family is found, counted as it declares, and has no form in Hugging Face folders") {

@@ -41,7 +41,7 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 
 std::vector<std::string> lines_of(const Words& words, int ranks) {
     std::vector<std::string> texts;
-    for (const Finding& line : preflight(parse_command_line(words), ranks)) texts.push_back(line.text);
+    for (const Finding& line : preflight(parse_command_line(words), ranks)) texts.push_back(line.line());
     return texts;
 }
 
