@@ -116,9 +116,9 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     for (const std::string& line : describe_precision(engine)) lines.push_back(line);
     if (config.model.print_after_conversion)
         for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
-    if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());
-        optimizers.find(',') != std::string::npos || !options.param_groups.empty())
-        lines.push_back("Optimizer: " + optimizers);
+    const Parameters& parameters = engine.model().parameters();
+    if (engine.optimizer().num_optimizers(parameters) > 1 || !options.param_groups.empty())
+        lines.push_back("Optimizer: " + engine.optimizer().text(parameters));
     if (mesh.cp > 1)
         lines.push_back(divided_sequences_text(config.parallelism, mesh, options.training.seq_len));
     if (const DecoderConfig* decoder = engine.config()->decoder()) {
