@@ -48,6 +48,8 @@ public:
     }
 
     std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
+    void require_countable(const BatchShape& shape) const override;
+    std::string refusal(const DividingRanks& ranks) const override;
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
         std::vector<DecoderPart> of_decoder;
@@ -139,3 +141,45 @@ const DecoderConfig& require_decoder(const ModelConfig& model, const char* purpo
 }
 
 }  // namespace coeus
+// Why so many ranks cannot divide `number` of `what`; "" if they can.
+std::string refusal_of(const char* option, int64_t ranks, const char* what, int64_t number) {
+    if (number % ranks == 0) return "";
+    std::vector<std::string> valid;
+    for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
+        if (number % d == 0) valid.push_back(std::to_string(d));
+    return fmt::format("parallelism.{} = {}: must divide {} = {}; valid are {}", option, ranks, what, number,
+                       join(valid, ", "));
+}
+
+// For a model with nothing that these ranks could divide.
+std::string refusal_of(const char* option, int64_t ranks, const std::string& lacks) {
+    return ranks == 1 ? "" : fmt::format("parallelism.{} = {}: {}; set it to 1", option, ranks, lacks);
+}
+
+std::string DecoderDescription::refusal(const DividingRanks& ranks) const {
+    const HeadSizes sizes = config_.head_sizes();
+    std::string why = refusal_of("tensor_parallel_degree", ranks.tensor, "model.n_heads", sizes.heads);
+    if (why.empty())
+        why = refusal_of("tensor_parallel_degree", ranks.tensor, "model.n_kv_heads", sizes.kv_heads);
+    if (why.empty() && ranks.context_by_heads)
+        why = refusal_of("context_parallel_degree", ranks.context,
+                         "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
+                         "tensor_parallel_degree",
+                         sizes.kv_heads / ranks.tensor);
+    if (!why.empty()) return why;
+    return config_.has_experts()
+               ? refusal_of("expert_parallel_degree", ranks.expert, "model.moe.num_experts",
+                            config_.moe.experts)
+               : refusal_of("expert_parallel_degree", ranks.expert, name() + " has no experts");
+}
+
+std::string ModelDescription::refusal(const DividingRanks& ranks) const {
+    std::string why =
+        refusal_of("tensor_parallel_degree", ranks.tensor, "ranks cannot divide the matrices of " + name());
+    if (why.empty())
+        why = refusal_of("context_parallel_degree", ranks.context,
+                         "ranks cannot divide the sequences of " + name());
+    if (why.empty()) why = refusal_of("expert_parallel_degree", ranks.expert, name() + " has no experts");
+    return why;
+}
+

@@ -50,7 +50,6 @@ public:
     int64_t active_parameters() const override { return parameters(); }
     double flops_per_token(int64_t) const override { return 6.0 * double(parameters()); }
     void require_countable(const BatchShape&) const override {}
-    bool divides_heads(int64_t) const override { return false; }
     std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override;

@@ -12,6 +12,19 @@
 
 namespace coeus {
 
+/// How many ranks divide the parts of a model for which each kind of model has its own rules.
+struct DividingRanks {
+    int64_t tensor = 1;             ///< parallelism.tensor_parallel_degree
+    int64_t context = 1;            ///< parallelism.context_parallel_degree
+    int64_t expert = 1;             ///< parallelism.expert_parallel_degree
+    bool context_by_heads = false;  ///< context-parallel ranks divide heads while they attend
+};
+
+/// The experts of each layer that has some, and how many of them a token takes. 0: no layer has experts.
+struct ExpertNumbers {
+    int64_t all = 0, chosen = 0;
+};
+
 /// What is known of a model before it is built. Each kind of model has one implementation. Segments are those
 /// of Model::segments(), layers those that can be recomputed.
 class ModelDescription {
@@ -56,8 +69,10 @@ public:
     /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count;
     /// the check estimates them in floating point, and leaves room for what it does not know.
     virtual void require_countable(const BatchShape& shape) const = 0;
-    /// True if so many ranks can divide the heads of attention.
-    virtual bool divides_heads(int64_t ranks) const = 0;
+    /// Why these ranks cannot divide the model: a message with option, value, rule and valid values. "" if
+    /// they can. Unless a kind of model has rules of its own, its ranks divide only layers, parameters and
+    /// data.
+    virtual std::string refusal(const DividingRanks& ranks) const;
 
     /// Declares the parameters and makes the blocks of these parts, which are this rank's. `positions`: the
     /// most positions of a sequence. `recompute`: what each layer of the whole model recomputes; empty:

@@ -70,6 +70,46 @@ TEST_CASE("model config: counts are those of its decoder") {
     DecoderConfig config = tiny_config(3);
     set_experts(config, 2);
     const ModelConfig model = config;
+TEST_CASE("model config: ranks divide the heads and experts of a decoder") {
+    DecoderConfig config = tiny_config();
+    config.grouped().heads = 8;
+    config.grouped().kv_heads = 4;
+    const auto refusal = [&](const DividingRanks& ranks) { return ModelConfig(config)->refusal(ranks); };
+    CHECK(refusal({}).empty());
+    CHECK(refusal({.tensor = 4}).empty());
+    CHECK(refusal({.tensor = 3}) ==
+          "parallelism.tensor_parallel_degree = 3: must divide model.n_heads = 8; valid are 1, 2, 4, 8");
+    CHECK(refusal({.tensor = 8}) ==
+          "parallelism.tensor_parallel_degree = 8: must divide model.n_kv_heads = 4; valid are 1, 2, 4");
+    CHECK(refusal({.tensor = 2, .context = 4}).empty());
+    CHECK(refusal({.tensor = 2, .context = 2, .context_by_heads = true}).empty());
+    CHECK(refusal({.tensor = 2, .context = 4, .context_by_heads = true}) ==
+          "parallelism.context_parallel_degree = 4: must divide the heads (context_parallel_rotate_method = "
+          "\"heads\"), model.n_kv_heads / tensor_parallel_degree = 2; valid are 1, 2");
+    CHECK(refusal({.expert = 2}) ==
+          "parallelism.expert_parallel_degree = 2: llama3 tiny has no experts; set it to 1");
+    set_experts(config, 1);
+    CHECK((ModelConfig(config)->experts().all == 4 && ModelConfig(config)->experts().chosen == 2));
+    CHECK(refusal({.expert = 4}).empty());
+    CHECK(refusal({.expert = 3}) ==
+          "parallelism.expert_parallel_degree = 3: must divide model.moe.num_experts = 4; valid are 1, 2, 4");
+}
+
+TEST_CASE("model config: the projection of a tied decoder is among its matrices") {
+    const auto last_matrix = [](const DecoderConfig& config) {
+        return Decoder(config, {}, 1).matrices().back();
+    };
+    DecoderConfig config = tiny_config();
+    const size_t matrices = Decoder(config, {}, 1).matrices().size();
+    CHECK(last_matrix(config).parameter == "output.weight");
+    config.tied = true;
+    const LayerMatrix projection = last_matrix(config);
+    CHECK(Decoder(config, {}, 1).matrices().size() == matrices);
+    CHECK(projection.parameter == "output.weight");
+    CHECK((projection.outputs == config.vocab && projection.inputs == config.dim));
+    CHECK(projection.always_stays);
+}
+
     for (int time = 0; time < 2; ++time) {
         CHECK(model->parameters() == config.parameters());
         CHECK(model->active_parameters() == config.active_parameters());
