@@ -19,14 +19,16 @@ public:
 
     std::string name() const override { return fmt::format("{} {}", config_.family, config_.flavor); }
     std::string shapes() const override;
+    std::vector<std::string> notes(const BatchShape& training) const override;
     size_t segments() const override { return DecoderPart::whole(config_).segments(config_).last; }
-    int64_t layers() const override { return config_.all_layers(); }
+    int64_t all_layers() const override { return config_.all_layers(); }
     int64_t layers_to_split() const override { return config_.layers; }
     int64_t layers_to_split(const ModelPart& part) const override {
         return DecoderPart::of(config_, part).layers();
     }
+    std::string layers_at_end() const override { return "the layers of multi-token prediction"; }
     std::vector<int64_t> kinds_of_segments() const override;
-    std::string text(const ModelPart& part) const override { return DecoderPart::of(config_, part).text(); }
+    std::string text(const ModelPart& part) const override;
 
     std::vector<ModelPart> split(int stages, const SplitWeights& weights) const override {
         return segments_of(split_evenly(config_, stages, weights));
@@ -42,14 +44,14 @@ public:
     int64_t parameters() const override { return counts().elements.all; }
     int64_t active_parameters() const override { return counts().elements.active; }
     double flops_per_token(int64_t seq_len) const override { return counts().flops_per_token(seq_len); }
-    void require_countable(const BatchShape& shape) const override;
-    bool divides_heads(int64_t ranks) const override {
-        return config_.head_sizes().heads % ranks == 0 && config_.head_sizes().kv_heads % ranks == 0;
+    ExpertNumbers experts() const override {
+        return config_.has_experts() ? ExpertNumbers{config_.moe.experts, config_.moe.top_k}
+                                     : ExpertNumbers{};
     }
-
-    std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
     void require_countable(const BatchShape& shape) const override;
     std::string refusal(const DividingRanks& ranks) const override;
+
+    std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override {
         std::vector<DecoderPart> of_decoder;
@@ -96,6 +98,26 @@ std::string DecoderDescription::shapes() const {
                        m.tied ? ", tied" : "");
 }
 
+// Where chunks of attention begin if documents share a sequence.
+std::vector<std::string> DecoderDescription::notes(const BatchShape& training) const {
+    int64_t chunk = 0;
+    for (const LayerKind& kind : config_.layer_kinds()) {
+        if (const auto* a = std::get_if<GroupedAttentionConfig>(&kind.config.attention))
+            chunk = std::max(chunk, a->chunk);
+    }
+    if (!training.masks_documents || chunk == 0 || chunk >= training.seq_len) return {};
+    return {fmt::format(
+        "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "
+        "and torchtitan; a document in its middle is cut at other places than it would be alone",
+        chunk)};
+}
+
+std::string DecoderDescription::text(const ModelPart& part) const {
+    const DecoderPart of_decoder = DecoderPart::of(config_, part);
+    const bool has_depths = of_decoder.head && config_.mtp.layers > 0;
+    return of_decoder.text() + (has_depths ? fmt::format(", {} for further tokens", config_.mtp.layers) : "");
+}
+
 // Layers have the number of the first layer like them, other segments negative numbers.
 std::vector<int64_t> DecoderDescription::kinds_of_segments() const {
     std::vector<int64_t> kinds(segments());
@@ -130,17 +152,6 @@ void DecoderDescription::require_countable(const BatchShape& shape) const {
             shape.sequences, shape.seq_len, bytes);
 }
 
-}  // namespace
-
-ModelConfig::ModelConfig(const DecoderConfig& decoder)
-    : model_(std::make_shared<DecoderDescription>(decoder)) {}
-
-const DecoderConfig& require_decoder(const ModelConfig& model, const char* purpose) {
-    if (const DecoderConfig* decoder = model->decoder()) return *decoder;
-    throw ConfigError("{} is not a language model, which {} needs", model->name(), purpose);
-}
-
-}  // namespace coeus
 // Why so many ranks cannot divide `number` of `what`; "" if they can.
 std::string refusal_of(const char* option, int64_t ranks, const char* what, int64_t number) {
     if (number % ranks == 0) return "";
@@ -173,6 +184,8 @@ std::string DecoderDescription::refusal(const DividingRanks& ranks) const {
                : refusal_of("expert_parallel_degree", ranks.expert, name() + " has no experts");
 }
 
+}  // namespace
+
 std::string ModelDescription::refusal(const DividingRanks& ranks) const {
     std::string why =
         refusal_of("tensor_parallel_degree", ranks.tensor, "ranks cannot divide the matrices of " + name());
@@ -183,3 +196,12 @@ std::string ModelDescription::refusal(const DividingRanks& ranks) const {
     return why;
 }
 
+ModelConfig::ModelConfig(const DecoderConfig& decoder)
+    : model_(std::make_shared<DecoderDescription>(decoder)) {}
+
+const DecoderConfig& require_decoder(const ModelConfig& model, const char* purpose) {
+    if (const DecoderConfig* decoder = model->decoder()) return *decoder;
+    throw ConfigError("{} is not a language model, which {} needs", model->name(), purpose);
+}
+
+}  // namespace coeus

@@ -15,7 +15,8 @@ namespace coeus {
 PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh);
 
 /// Lines that a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if
-/// there are fewer micro-batches than stages, and if multi-token prediction makes the last stage the longest.
+/// there are fewer micro-batches than stages, and if layers that are not split make the last stage the
+/// longest.
 std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
                                            const PipelineOptions& pipeline);
 

@@ -32,7 +32,7 @@ public:
     std::string name() const override { return "two flows"; }
     std::string shapes() const override { return "two flows"; }
     size_t segments() const override { return blocks_ + 2; }
-    int64_t layers() const override { return int64_t(blocks_); }
+    int64_t all_layers() const override { return int64_t(blocks_); }
     int64_t layers_to_split() const override { return int64_t(blocks_); }
     int64_t layers_to_split(const ModelPart& part) const override;
     std::vector<int64_t> kinds_of_segments() const override;

@@ -38,15 +38,20 @@ public:
     virtual std::string name() const = 0;
     /// "dim 4096, 32 layers, 32 heads, 8 kv heads, ffn 14336, vocabulary 128256"
     virtual std::string shapes() const = 0;
+    /// Lines for the log of a run that trains on local batches of this shape, on what the model does with
+    /// them.
+    virtual std::vector<std::string> notes(const BatchShape& /*training*/) const { return {}; }
     virtual size_t segments() const = 0;
-    virtual int64_t layers() const = 0;
-    /// Those that split() divides among stages. The others are in the last stage.
+    virtual int64_t all_layers() const = 0;
+    /// Those of all_layers() that split() divides among stages. The others are in the last stage.
     virtual int64_t layers_to_split() const = 0;
     /// How many of layers_to_split() a part has.
     virtual int64_t layers_to_split(const ModelPart& part) const = 0;
+    /// What the layers are called that split() does not divide: "the layers of multi-token prediction".
+    virtual std::string layers_at_end() const { return "the layers that only the last stage can have"; }
     /// A number for each segment; equal segments have the same.
     virtual std::vector<int64_t> kinds_of_segments() const = 0;
-    /// "tok_embeddings, layers 0 to 3"
+    /// Everything that a part has: "tok_embeddings, layers 0 to 3"
     virtual std::string text(const ModelPart& part) const = 0;
 
     /// The stages of a pipeline that divides the layers evenly, and those that have the segments of these
@@ -64,8 +69,9 @@ public:
     /// Elements of all parameters, and of those that one token or sample uses.
     virtual int64_t parameters() const = 0;
     virtual int64_t active_parameters() const = 0;
-    /// FLOPs of forward and backward.
+    /// FLOPs of forward and backward of a token, in a sequence of this length.
     virtual double flops_per_token(int64_t seq_len) const = 0;
+    virtual ExpertNumbers experts() const { return {}; }
     /// ConfigError if the activations of a micro-batch of this shape have more bytes than 64 bits can count;
     /// the check estimates them in floating point, and leaves room for what it does not know.
     virtual void require_countable(const BatchShape& shape) const = 0;

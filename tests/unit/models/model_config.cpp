@@ -26,11 +26,15 @@ TEST_CASE("model config: the parts of a decoder are its segments, with and witho
             for (size_t i = 0; i < parts.size(); ++i) {
                 CHECK(parts[i].first == next);
                 CHECK(DecoderPart::of(config, parts[i]) == of_decoder[i]);
-                CHECK(model->text(parts[i]) == of_decoder[i].text());
+                const bool predicts_more = depths > 0 && of_decoder[i].head;
+                CHECK(model->text(parts[i]) ==
+                      of_decoder[i].text() + (predicts_more ? ", 2 for further tokens" : ""));
                 next = parts[i].last;
             }
             CHECK(next == model->segments());
         }
+        CHECK(model->all_layers() == 3 + depths);
+        CHECK(model->layers_to_split() == 3);
     }
 }
 
@@ -66,10 +70,6 @@ TEST_CASE("model config: a batch is refused by the widths of experts and latents
     CHECK_FALSE(is_countable(latent, tokens));
 }
 
-TEST_CASE("model config: counts are those of its decoder") {
-    DecoderConfig config = tiny_config(3);
-    set_experts(config, 2);
-    const ModelConfig model = config;
 TEST_CASE("model config: ranks divide the heads and experts of a decoder") {
     DecoderConfig config = tiny_config();
     config.grouped().heads = 8;
@@ -110,6 +110,10 @@ TEST_CASE("model config: the projection of a tied decoder is among its matrices"
     CHECK(projection.always_stays);
 }
 
+TEST_CASE("model config: counts are those of its decoder") {
+    DecoderConfig config = tiny_config(3);
+    set_experts(config, 2);
+    const ModelConfig model = config;
     for (int time = 0; time < 2; ++time) {
         CHECK(model->parameters() == config.parameters());
         CHECK(model->active_parameters() == config.active_parameters());
