@@ -115,7 +115,7 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
     };
     const std::unique_ptr<Model> any = model_with({});
     const Executor executor(timetable, rank, stages_of(*any, nullptr), exec);
-    return choose(options.recompute, config->layers(), [&](const std::vector<Recompute>& choices) {
+    return choose(options.recompute, config->all_layers(), [&](const std::vector<Recompute>& choices) {
         const Processor processor = {.threads = options.machine.threads,
                                      .chunk_bytes = options.chunk_bytes.value()};
         return measure_training(

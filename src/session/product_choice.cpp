@@ -45,7 +45,7 @@ std::string recheck_notice(const Config& config, const EngineOptions& options) {
 
 std::string experts_notice(const ModelConfig& model, const EngineOptions& options) {
     if (options.machine.backend == Backend::cpu) return only_on_gpus("experts", "products of experts");
-    return has_experts(model)
+    return model->experts().all > 0
                ? ""
                : fmt::format("kernels.experts has no effect: {} has no experts", model->name());
 }
@@ -54,7 +54,7 @@ std::string experts_in_8_bits_notice(const ModelConfig& model, const EngineOptio
     if (options.machine.backend == Backend::cpu)
         return only_on_gpus("experts_in_8_bits", "products of experts");
     const std::string idle = "kernels.experts_in_8_bits has no effect: ";
-    if (!has_experts(model)) return idle + model->name() + " has no experts";
+    if (model->experts().all == 0) return idle + model->name() + " has no experts";
     return forms_of(options.types.precision.experts).x == rows_form
                ? ""
                : idle + "it is for the converter quantize.grouped_mm.float8";

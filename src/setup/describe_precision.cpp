@@ -5,7 +5,6 @@
 #include "coeus/base/text.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "precision_from_deck.hpp"
-#include "precision_matrices.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -81,7 +80,7 @@ std::string names_of(const std::vector<MatrixGroup>& groups, FunctionRef<bool(co
 
 int64_t parameters_in_8_bits(const Engine& engine) {
     int64_t sum = 0;
-    for (const LayerMatrix& matrix : precision_matrices(engine.model()))
+    for (const LayerMatrix& matrix : engine.model().matrices())
         if (matrix.recipe != Recipe::none) sum += matrix.number * matrix.outputs * matrix.inputs;
     return sum;
 }
@@ -90,7 +89,7 @@ Findings describe_precision(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     const Precision& precision = types.precision;
     if (!precision.any()) return {};
-    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
+    const std::vector<LayerMatrix> matrices = engine.model().matrices();
     std::vector<std::string> recipes;
     Findings found;
     const auto fact = [&](const std::string& text) { found.add(Finding::Topic::plan, text); };
@@ -146,8 +145,7 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     if (!types.precision.any()) return {};
     std::string text = "Linear layers:";
-    const std::vector<MatrixGroup> groups =
-        matrix_groups(types.precision, precision_matrices(engine.model()));
+    const std::vector<MatrixGroup> groups = matrix_groups(types.precision, engine.model().matrices());
     size_t widest = 0, widest_size = 0;
     for (const MatrixGroup& group : groups) {
         widest = std::max(widest, group.name.size());
@@ -163,7 +161,7 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
 
 std::vector<std::string> idle_converters(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
+    const std::vector<LayerMatrix> matrices = engine.model().matrices();
     std::vector<std::string> warnings;
     const auto look = [&](Recipe recipe, bool of_experts) {
         if (recipe != Recipe::none && !converts_some(matrices, of_experts))

@@ -46,20 +46,6 @@ std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) 
     return "";
 }
 
-// Where chunks of attention begin if documents share a sequence; "" if there are none.
-std::string chunks_text(const DecoderConfig& m, const Config::Training& training) {
-    int64_t chunk = 0;
-    for (const LayerKind& kind : m.layer_kinds()) {
-        if (const auto* a = std::get_if<GroupedAttentionConfig>(&kind.config.attention))
-            chunk = std::max(chunk, a->chunk);
-    }
-    if (!training.document_mask || chunk == 0 || chunk >= training.seq_len) return "";
-    return fmt::format(
-        "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "
-        "and torchtitan; a document in its middle is cut at other places than it would be alone",
-        chunk);
-}
-
 std::string model_text(const ModelConfig& model, int64_t seq_len) {
     const int64_t all = model->parameters(), active = model->active_parameters();
     return fmt::format("Model: {}, {} parameters{} ({}), {:.4g} FLOPs per token", model->name(),
@@ -85,13 +71,14 @@ std::string divided_sequences_text(const Config::Parallelism& deck, const MeshSh
         deck.context_parallel_rotate_method);
 }
 
-std::string divided_experts_text(const MoeConfig& moe, const MeshShape& mesh, const Engine& engine) {
+std::string divided_experts_text(const MeshShape& mesh, const Engine& engine) {
     const EngineOptions& options = engine.options();
+    const ExpertNumbers experts = engine.config()->experts();
     const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
                            (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),
-                  own = moe.experts / mesh.ep;
+                  own = experts.all / mesh.ep;
     const ExpertCapacity rows =
-        ExpertCapacity::of(mesh.ep, tokens, moe.top_k, own, options.exchanges.expert_capacity);
+        ExpertCapacity::of(mesh.ep, tokens, experts.chosen, own, options.exchanges.expert_capacity);
     const std::string more =
         rows.later == 0 ? ", as many as can come"
         : engine.uses_expert_blocks()
@@ -100,7 +87,7 @@ std::string divided_experts_text(const MoeConfig& moe, const MeshShape& mesh, co
     return fmt::format(
         "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
         "(model.non_blocking_capacity_factor = {})",
-        mesh.ep, own, moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity);
+        mesh.ep, own, experts.all, with_commas(rows.first), more, options.exchanges.expert_capacity);
 }
 
 }  // namespace
@@ -120,14 +107,12 @@ Findings describe_run(const Config& config, const MeshShape& mesh, const Engine&
         add("Frozen (model.frozen): " + frozen);
     found.add(describe_precision(engine));
     if (config.model.print_after_conversion) found.add(Topic::plan, describe_linear_layers(engine));
-    if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());
-        optimizers.find(',') != std::string::npos || !options.param_groups.empty())
-        add("Optimizer: " + optimizers);
+    const Parameters& parameters = engine.model().parameters();
+    if (engine.optimizer().num_optimizers(parameters) > 1 || !options.param_groups.empty())
+        add("Optimizer: " + engine.optimizer().text(parameters));
     if (mesh.cp > 1) add(divided_sequences_text(config.parallelism, mesh, options.training.seq_len));
-    if (const DecoderConfig* decoder = engine.config()->decoder()) {
-        if (const std::string chunks = chunks_text(*decoder, config.training); !chunks.empty()) add(chunks);
-        if (mesh.ep > 1) add(divided_experts_text(decoder->moe, mesh, engine));
-    }
+    for (const std::string& note : engine.config()->notes(options.training)) add(note);
+    if (mesh.ep > 1) add(divided_experts_text(mesh, engine));
     if (const std::string recomputed = engine.recompute().text(engine.model().layers_here());
         !recomputed.empty())
         add(recomputed);

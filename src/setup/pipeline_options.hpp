@@ -16,7 +16,7 @@ namespace coeus {
 PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh);
 
 /// What a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if there
-/// are fewer micro-batches than stages, and if multi-token prediction makes the last stage the longest.
+/// are fewer micro-batches than stages, and if layers that are not split make the last stage the longest.
 Findings describe_pipeline(const Config& config, const ModelConfig& model, const PipelineOptions& pipeline);
 
 }  // namespace coeus

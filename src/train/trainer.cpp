@@ -115,10 +115,8 @@ bool Trainer::train_step(const StepBatch& batch) {
     const int64_t counted =
         exchange(Exchange::count_labels, [&] { return mesh()[axis::dp].all_reduce(batch.counted); });
     if (counted == 0)
-        throw ConfigError(
-            "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
-            "training data",
-            progress_.step + 1, batch.first_sample, batch.first_sample + global_batch() - 1);
+        throw workload_->nothing_counts(progress_.step + 1, batch.first_sample,
+                                        batch.first_sample + global_batch() - 1);
     const int64_t sequences = engine().options().training.sequences;
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine().gives_graphs());
     const bool whole = engine().compute_gradients(
@@ -144,7 +142,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return mesh()[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch();
-    progress_.tokens_seen += global_batch() * workload_->tokens_per_sample();
+    progress_.tokens_seen += tokens_per_step();
     return true;
 }
 

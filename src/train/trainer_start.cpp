@@ -117,6 +117,10 @@ int64_t Trainer::global_batch() const {
     return engine().options().step_sequences();
 }
 
+int64_t Trainer::tokens_per_step() const {
+    return global_batch() * workload_->tokens_per_sample();
+}
+
 void Trainer::prepare_folder(bool continues) {
     on_first_rank(rank_.world(), [&] {
         // if this run was suspended, another run may have written here since this one read the folder
@@ -137,10 +141,10 @@ void Trainer::begin_reporting() {
                             reporting_.gpu());
     saving_.begin([this](const SavedCheckpoint& done) { note_saved(done); });
     // tokens per rank: all ranks that share a data rank's model and sequences share its tokens
-    const double tokens = double(global_batch() * config_.training.seq_len) / rank_.world().size();
+    const double tokens = double(tokens_per_step()) / rank_.world().size();
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
-                      .flops_per_token = session_.model()->flops_per_token(config_.training.seq_len),
+                      .flops_per_token = session_.model()->flops_per_token(workload_->tokens_per_sample()),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
                       .counted_layers = engine().model().counters().layers},

@@ -100,6 +100,7 @@ private:
     bool first_rank() const { return rank_.is_first(); }
     /// Sequences per step, over all data ranks.
     int64_t global_batch() const;
+    int64_t tokens_per_step() const;
 
     Engine& engine() { return session_.engine(); }
     const Engine& engine() const { return session_.engine(); }

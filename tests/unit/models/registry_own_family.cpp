@@ -10,8 +10,10 @@
 #include "support/model.hpp"
 
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -87,6 +89,22 @@ TEST_CASE("a registered family is found, counted as it declares, and has no form
     CHECK(usual.parameters() > all);
     CHECK_THROWS_WITH(hub_config_of(config),
                       "model.name = \"own\": this family has no form in Hugging Face folders");
+}
+
+TEST_CASE("a registered family: each parameter asks for the initial values of a layer that the model has") {
+    static std::vector<int64_t> asked;
+    ModelFamily family = family_named("by_layer");
+    family.init = [](WeightRole role, int64_t layer, const DecoderConfig& config) {
+        asked.push_back(layer);
+        return usual_init(role, layer, config);
+    };
+    register_family(family);
+    DecoderConfig config = find_flavor(find_family("by_layer"), "tiny");
+    config.mtp.layers = 1;
+    CHECK(config.parameters() > 0);
+    CHECK(Decoder(config, {}, 1).parameters().count() > 0);
+    REQUIRE(config.layers == 2);
+    CHECK(std::set(asked.begin(), asked.end()) == std::set<int64_t>{0, 1});
 }
 
 TEST_CASE("a registered family: recomputation changes no bit") {

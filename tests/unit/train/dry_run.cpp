@@ -328,6 +328,17 @@ TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     CHECK(notice({}, 2).empty());
 }
 
+TEST_CASE("dry run: a line tells which optimizers update how many parameters, if there are several") {
+    const auto line = [](const Words& more) {
+        Words words = {decks + "/llama3_debug.toml", "--dry_run"};
+        words.insert(words.end(), more.begin(), more.end());
+        return line_with(lines_of(words, 1), "Optimizer: ");
+    };
+    CHECK(line({}).empty());
+    CHECK(line({"--optimizer.name=Adam"}).empty());
+    CHECK_THAT(line({"--optimizer.name=Muon"}), Contains("AdamW for ") && Contains("Muon for "));
+}
+
 TEST_CASE("dry run: a line tells where chunks begin if documents share sequences that have several") {
     const auto line = [](const Words& more) {
         Words words = {decks + "/llama4_debug.toml", "--dry_run", "--model.attention_chunk=64"};
