@@ -3,8 +3,8 @@
 // alone.
 #pragma once
 
-#include "coeus/models/stage_split.hpp"
 #include "coeus/models/model.hpp"
+#include "coeus/models/stage_split.hpp"
 
 #include <memory>
 #include <string>
