@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workload: the samples that a run trains on and is validated by, of the kind that its model reads.
+// setup/pipeline_options.cpp cuts a local batch into micro-batches.
 #pragma once
 
 #include "coeus/base/error.hpp"
