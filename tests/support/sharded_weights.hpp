@@ -10,8 +10,8 @@
 
 namespace coeus::test {
 
-/// The place of one rank alone, and places of ranks with parts by tensor parallelism, FSDP and expert parallelism. Some do not
-/// divide evenly.
+/// The place of a rank alone, and places of ranks with parts by tensor parallelism, FSDP and expert
+/// parallelism. Some do not divide evenly.
 inline std::vector<ShardPlace> places_of_shards() {
     return {{},
             {.tp = 2, .tp_rank = 1},
