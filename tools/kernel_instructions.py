@@ -9,7 +9,9 @@ It counts the instructions in loops: loads from shared memory for tensor cores (
 8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of floats
 that are not fused with a product (FADD), and loads and stores of a thread's local memory (LDL, STL), which the compiler
 uses for what does not fit into registers. In the whole kernel it counts stores of less than 8 bytes in global memory
-(narrow STG). NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
+(narrow STG). For kernels that work element by element it counts all instructions of a pass through the longest loop
+with loads of 16 bytes, by the longest way that calls no subroutine (the slow paths of divisions and roots), and divides
+them by the elements that these loads bring. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
 the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
 ("skipped"). It is 1 if a limit is broken."""
 import os
@@ -26,7 +28,7 @@ from pathlib import Path
 import kernel_resources
 
 LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
-INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
+INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
 COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "LDL", "STL")
 
 
@@ -41,7 +43,8 @@ def tool(name, folder):
 
 
 def code_of(text):
-    """{kernel: (instructions, {label: number of the instruction after it})} of what nvdisasm -c prints."""
+    """{kernel: (instructions, {label: number of the instruction after it})} of what nvdisasm -c prints. An instruction:
+    (name, operands, whether it has a predicate)."""
     found, current = {}, None
     for line in text.splitlines():
         if section := re.match(r"\s*\.section\s+\.text\.([^,\s]+),", line):
@@ -51,24 +54,113 @@ def code_of(text):
         elif label := re.match(r"(\.L_x_\d+):", line):
             current[1][label.group(1)] = len(current[0])
         elif instruction := INSTRUCTION.match(line):
-            current[0].append(instruction.groups())
+            predicate, name, operands = instruction.groups()
+            current[0].append((name, operands, predicate is not None))
     return found
 
 
+def target_of(instruction, labels):
+    """The number of the instruction to which a branch jumps, or None."""
+    found = instruction[0].startswith("BRA") and re.search(r"`\((\.L_x_\d+)\)", instruction[1])
+    return labels.get(found.group(1)) if found else None
+
+
+def blocks_of(instructions, labels):
+    """The basic blocks: [(first instruction, the one after the last, numbers of the blocks that may be next)]."""
+    ends = {number + 1 for number, (name, *_) in enumerate(instructions) if name.split(".")[0] in ("BRA", "EXIT", "RET")}
+    begins = sorted({0, *labels.values(), *ends} & set(range(len(instructions))))
+    number_of = {begin: number for number, begin in enumerate(begins)}
+    blocks = []
+    for begin, end in zip(begins, begins[1:] + [len(instructions)]):
+        last = instructions[end - 1]
+        following = {number_of[target]} if (target := target_of(last, labels)) in number_of else set()
+        if (last[2] or last[0].split(".")[0] not in ("BRA", "EXIT", "RET")) and end in number_of:
+            following.add(number_of[end])
+        blocks.append((begin, end, following))
+    return blocks
+
+
+def loops_of(blocks):
+    """[(first block, all blocks)] of the loops that are entered by their first block only."""
+    before = [set() for _ in blocks]
+    for number, (*_, following) in enumerate(blocks):
+        for other in following:
+            before[other].add(number)
+    # bit sets of the blocks that each way to a block passes
+    everything = (1 << len(blocks)) - 1
+    dominators = [1] + [everything] * (len(blocks) - 1)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(1, len(blocks)):
+            common = everything
+            for other in before[number]:
+                common &= dominators[other]
+            if (new := common | 1 << number) != dominators[number]:
+                dominators[number], changed = new, True
+    bodies = {}
+    for number, (*_, following) in enumerate(blocks):
+        for first in following:
+            if not dominators[number] >> first & 1 or dominators[number] == everything:
+                continue
+            body, waiting = bodies.setdefault(first, {first}), [number]
+            while waiting:
+                if (block := waiting.pop()) not in body:
+                    body.add(block)
+                    waiting += before[block]
+    return list(bodies.items())
+
+
+def longest_way(first, body, blocks, instructions):
+    """(instructions, bytes that loads of 8 and 16 bytes bring) of the longest way through a loop that calls no
+    subroutine. The bytes are 0 without a load of 16 bytes."""
+    def calls(block):
+        return any(name.startswith("CALL") for name, *_ in instructions[slice(*blocks[block][:2])])
+    # depth first, without recursion: a block's length is known after those of the blocks that follow it
+    widths = {".64": 8, ".128": 16}
+    lengths, path, waiting = {}, set(), [first]
+    while waiting:
+        block = waiting[-1]
+        following = [other for other in blocks[block][2] if other in body and other != first and not calls(other)]
+        path.add(block)
+        unknown = [other for other in following if other not in lengths and other not in path]
+        if unknown:
+            waiting += unknown
+            continue
+        waiting.pop()
+        path.discard(block)
+        names = [name for name, *_ in instructions[slice(*blocks[block][:2])]]
+        loads = [found.group() for name in names if name.startswith("LDG") and (found := re.search(r"\.(64|128)\b", name))]
+        more = max((lengths[other] for other in following if other in lengths), default=(0, 0, False))
+        lengths[block] = (len(names) + more[0], sum(widths[load] for load in loads) + more[1], ".128" in loads or more[2])
+    instructions, loaded, wide = lengths[first]
+    return instructions, loaded if wide else 0
+
+
+def wide_loops_of(instructions, labels):
+    """longest_way of each loop with loads of 16 bytes, except for those that contain such a loop."""
+    blocks = blocks_of(instructions, labels)
+    loops = {first: (body, longest_way(first, body, blocks, instructions)) for first, body in loops_of(blocks)}
+    wide = {first: loop for first, loop in loops.items() if loop[1][1]}
+    return [way for first, (body, way) in wide.items() if not any(other in body for other in wide if other != first)]
+
+
 def counts_of(instructions, labels):
-    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps; and narrow stores."""
+    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps; narrow stores; and
+    wide_loops_of."""
     inside = set()
-    for number, (name, operands) in enumerate(instructions):
-        target = re.search(r"`\((\.L_x_\d+)\)", operands)
-        if name.startswith("BRA") and target and labels.get(target.group(1), number + 1) <= number:
-            inside.update(range(labels[target.group(1)], number + 1))
+    for number, instruction in enumerate(instructions):
+        target = target_of(instruction, labels)
+        if target is not None and target <= number:
+            inside.update(range(target, number + 1))
     names = Counter()
     for number in inside:
         name = instructions[number][0]
         plain = name.split(".")[0]
         names["LDG.128" if plain == "LDG" and ".128" in name else plain] += 1
-    narrow = sum(name.split(".")[0] == "STG" and not re.search(r"\.(64|128)\b", name) for name, _ in instructions)
-    return {name: names[name] for name in COUNTED} | {"narrow STG": narrow}
+    narrow = sum(name.split(".")[0] == "STG" and not re.search(r"\.(64|128)\b", name) for name, *_ in instructions)
+    loops = wide_loops_of(instructions, labels) if names["LDG.128"] else []
+    return {name: names[name] for name in COUNTED} | {"narrow STG": narrow, "wide loops": loops}
 
 
 def counts_of_object(path, cuobjdump, nvdisasm):
@@ -108,6 +200,12 @@ def parsed_limits(text):
     return found
 
 
+def per_element(loops, load_bytes):
+    """The instructions for each element in the longest of these loops, which load so many bytes for an element."""
+    instructions, loaded = max(loops)
+    return instructions * load_bytes / loaded
+
+
 def broken(limits, found):
     """What breaks the limits, as text."""
     said = []
@@ -133,6 +231,13 @@ def broken(limits, found):
                 said.append(f"{kernel} on {arch}: {count[name]} {name}, more than {kinds[kind]}")
         if "wide" in kinds and not count["LDG.128"]:
             said.append(f"{kernel} on {arch}: no loop loads 16 bytes at a time (LDG.128)")
+        if per := kinds.get("instructions per element"):
+            most, load_bytes = (float(number) for number in per.split(" | "))
+            if not count["wide loops"]:
+                said.append(f"{kernel} on {arch}: no loop loads 16 bytes at a time (LDG.128), so that its instructions "
+                            "for each element cannot be counted")
+            elif (number := per_element(count["wide loops"], load_bytes)) > most:
+                said.append(f"{kernel} on {arch}: {number:.1f} instructions for each element, more than {most:g}")
     return said
 
 
@@ -153,7 +258,8 @@ def main(arguments):
         return 1
     if arguments[1:]:
         for (kernel, arch), count in sorted(found.items()):
-            print(f"{kernel} {arch} " + " ".join(f"{name} {number}" for name, number in count.items() if number))
+            print(f"{kernel} {arch} " + " ".join(f"{name} {number}" for name, number in count.items() if number).replace(
+                "wide loops [", "wide loops (instructions, bytes) ["))
         return 0
     said = broken(parsed_limits(LIMITS.read_text()), found)
     for line in said:

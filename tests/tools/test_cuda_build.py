@@ -197,14 +197,69 @@ class KernelInstructions(WithFolder):
         code = kernel_instructions.code_of(self.CODE)
         self.assertEqual(list(code), ["product_kernel"])
         self.assertEqual(kernel_instructions.counts_of(*code["product_kernel"]),
-                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "LDL": 0, "STL": 1, "narrow STG": 1})
+                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "LDL": 0, "STL": 1, "narrow STG": 1,
+                          "wide loops": []})
         straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
         counts = kernel_instructions.counts_of(*kernel_instructions.code_of(straight)["product_kernel"])
         self.assertEqual({name for name, count in counts.items() if count}, {"narrow STG"})
 
+    # a loop over packs of 8 elements: two loads of 16 bytes, a division with a slow path, and one of two ways; after
+    # it a loop over single elements, and a slow path outside that jumps back into the first loop
+    PACKS = """
+\t.section\t.text.pack_kernel,"ax",@progbits
+        /*0000*/                   MOV R1, R2 ;
+.L_x_0:
+        /*0010*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+        /*0020*/                   LDG.E.128.CONSTANT R8, desc[UR4][R2.64+0x100] ;
+        /*0030*/                   MUFU.RCP R12, R4 ;
+        /*0040*/               @P0 BRA `(.L_x_1) ;
+        /*0050*/                   MOV R13, 0x60 ;
+        /*0060*/                   CALL.REL.NOINC `($pack_kernel$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath) ;
+        /*0070*/                   MOV R12, R14 ;
+        /*0080*/                   MOV R12, R14 ;
+        /*0090*/                   MOV R12, R14 ;
+.L_x_1:
+        /*00a0*/              @!P1 BRA `(.L_x_6) ;
+.L_x_5:
+        /*00b0*/               @P2 BRA `(.L_x_2) ;
+        /*00c0*/                   FMUL R4, R4, R12 ;
+        /*00d0*/                   BRA `(.L_x_3) ;
+.L_x_2:
+        /*00e0*/                   FADD R4, R4, R12 ;
+        /*00f0*/                   FADD R4, R4, R12 ;
+        /*0100*/                   FADD R4, R4, R12 ;
+.L_x_3:
+        /*0110*/                   STG.E.128 desc[UR4][R2.64], R4 ;
+        /*0120*/               @P3 BRA `(.L_x_0) ;
+.L_x_4:
+        /*0130*/                   LDG.E R4, desc[UR4][R2.64] ;
+        /*0140*/               @P1 BRA `(.L_x_4) ;
+        /*0150*/                   EXIT ;
+.L_x_6:
+        /*0160*/                   CALL.REL.NOINC `($pack_kernel$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath) ;
+        /*0170*/                   BRA `(.L_x_5) ;
+.L_x_7:
+        /*0180*/                   BRA `(.L_x_7) ;
+"""
+
+    def test_instructions_of_a_pass_through_a_loop(self):
+        def loops(text):
+            return kernel_instructions.counts_of(*kernel_instructions.code_of(text)["pack_kernel"])["wide loops"]
+        # 4, the jump over the slow path, the longer of two ways with 4, and 2
+        self.assertEqual(loops(self.PACKS), [(11, 32)])
+        self.assertEqual(kernel_instructions.per_element([(11, 32), (3, 16)], 4), 11 / 8)
+        more = self.PACKS.replace("STG.E.128", "FADD R4, R4, R5 ;\n        /*0108*/        STG.E.128")
+        self.assertEqual(loops(more), [(12, 32)])
+        # a loop around it does not count
+        around = self.PACKS.replace("EXIT", "@P4 BRA `(.L_x_8) ;\n        /*0158*/  EXIT").replace(
+            "        /*0000*/", ".L_x_8:\n        /*0000*/")
+        self.assertEqual(loops(around), [(11, 32)])
+        self.assertEqual(loops(self.PACKS.replace(".128", ".64")), [])
+
     def test_limits(self):
-        def broken(limits, **count):
-            found = {("product_kernel", "sm_90"): dict.fromkeys((*kernel_instructions.COUNTED, "narrow STG"), 0) | count}
+        def broken(limits, loops=(), **count):
+            found = {("product_kernel", "sm_90"): dict.fromkeys((*kernel_instructions.COUNTED, "narrow STG"), 0) | count |
+                     {"wide loops": list(loops)}}
             return kernel_instructions.broken(kernel_instructions.parsed_limits(limits), found)
         products = "LDSM per HMMA: product_.* | 0.5\n"
         self.assertEqual(broken(products, HMMA=8, LDSM=4), [])
@@ -222,6 +277,12 @@ class KernelInstructions(WithFolder):
         self.assertEqual(broken("local: product_kernel | why\n", LDL=2), [])
         self.assertEqual(broken("wide: product_kernel\n"),
                          ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128)"])
+        elements = "instructions per element: product_.* | 20.5 | 10\n"
+        self.assertEqual(broken(elements, [(164, 80), (100, 16)]), [])
+        self.assertEqual(broken(elements, [(165, 80), (100, 16)]), [
+            "product_kernel on sm_90: 20.6 instructions for each element, more than 20.5"])
+        self.assertEqual(broken(elements), ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128), so that its "
+                                            "instructions for each element cannot be counted"])
         for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 2}), [])
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 3}), [

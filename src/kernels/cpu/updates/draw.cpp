@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../../rows/draw.hpp"
 
-#include "rounding.hpp"
+#include "random_bits.hpp"
 
 namespace coeus::cpu {
 

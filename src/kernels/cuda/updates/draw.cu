@@ -3,7 +3,7 @@
 #include "../cuda.hpp"
 #include "../launch.hpp"
 #include "../rows/team.hpp"
-#include "rounding.hpp"
+#include "random_bits.hpp"
 
 namespace coeus::cuda {
 
