@@ -3,6 +3,7 @@
 #include "coeus/state/parameters.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/sharded_weights.hpp"
 #include "support/support.hpp"
 
@@ -13,11 +14,17 @@ using namespace coeus::test;
 
 namespace {
 
-std::vector<double> drawn_on(const Device& device, const StateTypes& types, const ShardPlace& place,
-                             bool exact) {
+std::vector<double> drawn_on(const Device& device, const StateTypes& types, const ShardPlace& place) {
     Parameters parameters(types, place);
     declare_every_kind(parameters);
-    if (exact) parameters.add({.name = "exact", .shape = {30}, .init = Init::normal(1), .is_exact = true});
+    // never offloaded
+    parameters.add({.name = "exact",
+                    .shape = {4, 10},
+                    .init = Init::normal(1),
+                    .shard = {.sharding = parameters.whole_sharding()},
+                    .trainable = false,
+                    .is_exact = true,
+                    .groups = 4});
     parameters.allocate(false, device);
     Exec exec(device);
     exec.threads = 2;
@@ -27,7 +34,7 @@ std::vector<double> drawn_on(const Device& device, const StateTypes& types, cons
         const OwnedTensor host(storage.master.dtype, storage.master.shape);
         if (storage.master.count() == 0) continue;
         parameters.master_device(storage).copy(host.view.data, storage.master.data, host.view.bytes());
-        for (const double x : values(host)) all.push_back(x);
+        for (const double x : values_of(host)) all.push_back(x);
     }
     return all;
 }
@@ -43,8 +50,8 @@ TEST_CASE("GPU: initial weights have the host's bits, in every shard, and if mas
                         offload);
                 StateTypes on_gpu = types;
                 on_gpu.offload = offload;
-                const std::vector<double> expected = drawn_on(host_device(), types, place, true);
-                CHECK(drawn_on(the_gpu(), on_gpu, place, true) == expected);
+                const std::vector<double> expected = drawn_on(host_device(), types, place);
+                CHECK(drawn_on(the_gpu(), on_gpu, place) == expected);
                 CHECK(expected.size() > 300);
             }
 }

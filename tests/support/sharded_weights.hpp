@@ -26,6 +26,7 @@ inline std::vector<ShardPlace> places_of_shards() {
 /// Matrices divided by rows, by columns and not at all, a vector, and stacks of four experts.
 inline void declare_every_kind(Parameters& parameters) {
     const std::pair<const char*, Init> kinds[] = {{"ones", Init::ones()},
+                                                  {"zeros", Init{}},
                                                   {"normal", Init::normal(0.02)},
                                                   {"truncated", Init::truncated_normal(0.5, 1.5)},
                                                   {"uniform", Init::uniform(0.25)}};

@@ -32,7 +32,7 @@ void dispatch_drawn(const Init& init, F&& f) {
 }
 
 template <Drawn drawn>
-[[gnu::always_inline]] COEUS_HD inline double value_of(uint64_t bits, const DrawFactors& f) {
+[[gnu::always_inline]] COEUS_HD inline double drawn_value(uint64_t bits, const DrawFactors& f) {
     const double u = uniform_of(bits);
     if constexpr (drawn == Drawn::uniform)
         return normal::times(f.scale, 2 * u - 1);
@@ -45,7 +45,7 @@ template <Drawn drawn, class Team, class T, class Bits>
 COEUS_HD void draw_row(const Team& team, T* out, int64_t count, const DrawFactors& factors,
                        const Bits& bits) {
     team.fill(count, out, [=](int64_t first) {
-        return [=, random = bits(first)](int64_t j) { return value_of<drawn>(random(j), factors); };
+        return [=, random = bits(first)](int64_t j) { return drawn_value<drawn>(random(j), factors); };
     });
 }
 

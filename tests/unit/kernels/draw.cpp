@@ -63,7 +63,7 @@ TEST_CASE("draw: each element has the value of its index, by definition, in ever
                     const uint64_t index = of.first + uint64_t(i / run) * of.stride + uint64_t(i % run);
                     set_element(expected, i, value_by_definition(init, random.uniform(index)));
                 }
-                CHECK(values(drawn) == values(expected));
+                CHECK(values_of(drawn) == values_of(expected));
             }
 }
 
