@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU draws the initial weights that the host draws, in every shard, and the host those that are offloaded.
+#include "coeus/device/observers.hpp"
 #include "coeus/state/parameters.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
@@ -13,6 +14,13 @@ using namespace coeus;
 using namespace coeus::test;
 
 namespace {
+
+struct CountLaunches : KernelObserver {
+    void begin(const char* /*kernel*/, double /*flops*/, double /*bytes*/) override {}
+    void launch(const char* /*kernel*/) override { ++count; }
+    void end() override {}
+    int count = 0;
+};
 
 std::vector<double> drawn_on(const Device& device, const StateTypes& types, const ShardPlace& place) {
     Parameters parameters(types, place);
@@ -28,7 +36,13 @@ std::vector<double> drawn_on(const Device& device, const StateTypes& types, cons
     parameters.allocate(false, device);
     Exec exec(device);
     exec.threads = 2;
+    CountLaunches launches;
+    const Observation observation = exec.observers.add(launches);
     parameters.initialise(exec, kernels_of(device.backend()), 11);
+    int on_gpu = 0;
+    for (const Storage& storage : parameters.storages())
+        if (!parameters.master_device(storage).is_host()) on_gpu += int(storage.runs().size());
+    CHECK(launches.count == on_gpu);  // the others are drawn by the host
     std::vector<double> all;
     for (const Storage& storage : parameters.storages()) {
         const OwnedTensor host(storage.master.dtype, storage.master.shape);
