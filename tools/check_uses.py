@@ -26,7 +26,7 @@ STANDARD = {
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
     "cmath": "nan abs sqrt fabs fma isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
-             " ldexp log10 log2 exp2 erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
+             " ldexp log10 log2 exp2 erf erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
     "concepts": "integral same_as floating_point",
     "condition_variable": "condition_variable",
     "csignal": "signal raise",

@@ -6,14 +6,14 @@
     kernel_instructions.py FOLDER --list   prints what the loops of each kernel contain
 
 It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA; QMMA of
-8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of floats
-that are not fused with a product (FADD), and loads and stores of a thread's local memory (LDL, STL), which the compiler
-uses for what does not fit into registers. In the whole kernel it counts stores of less than 8 bytes in global memory
-(narrow STG). For kernels that work element by element it counts all instructions of a pass through the longest loop
-with loads of 16 bytes, by the longest way that calls no subroutine (the slow paths of divisions and roots), and divides
-them by the elements that these loads bring. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
-the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
-("skipped"). It is 1 if a limit is broken."""
+8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of
+floats that are not fused with a product (FADD), sums of doubles that are (DFMA), and loads and stores of a thread's
+local memory (LDL, STL), which the compiler uses for what does not fit into registers. In the whole kernel it counts
+stores of less than 8 bytes in global memory (narrow STG). For kernels that work element by element it counts all
+instructions of a pass through the longest loop with loads of 16 bytes, by the longest way that calls no subroutine (the
+slow paths of divisions and roots), and divides them by the elements that these loads bring. NVIDIA's cuobjdump and
+nvdisasm are looked for next to nvcc, in the PATH, and among the nvidia packages of a Python environment
+(COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77 ("skipped"). It is 1 if a limit is broken."""
 import os
 import re
 import shutil
@@ -29,7 +29,7 @@ import kernel_resources
 
 LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
-COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "LDL", "STL")
+COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "DFMA", "LDL", "STL")
 
 
 def tool(name, folder):
@@ -226,7 +226,7 @@ def broken(limits, found):
             elif ratio > float(kinds["LDSM per HMMA"]):
                 said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {products} HMMA, {ratio:.3f} for each, "
                             f"more than {kinds['LDSM per HMMA']}")
-        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+        for kind, name in (("unfused", "FADD"), ("fused doubles", "DFMA"), ("narrow stores", "narrow STG")):
             if kind in kinds and count[name] > int(kinds[kind]):
                 said.append(f"{kernel} on {arch}: {count[name]} {name}, more than {kinds[kind]}")
         if "wide" in kinds and not count["LDG.128"]:

@@ -4,6 +4,7 @@
 // would break the checks for NaN: exp is a polynomial that the compiler can vectorize.
 #pragma once
 
+#include "coeus/base/host_device.hpp"
 #include "coeus/base/types.hpp"
 #include "coeus/kernels/kernels.hpp"
 
@@ -11,12 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-
-#ifdef __CUDACC__
-#define COEUS_HD __host__ __device__
-#else
-#define COEUS_HD
-#endif
 
 namespace coeus::rows {
 

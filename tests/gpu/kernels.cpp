@@ -88,6 +88,14 @@ TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole param
     }
 }
 
+TEST_CASE("GPU kernels: initial values have the bits of the CPU's") {
+    for (const KernelCase& c : draw_cases())
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            CAPTURE(c.name, name_of(type));
+            CHECK(same_bits(run_case(c, cpu_kernels(), type, type), run_case_on(the_gpu(), c, type, type)));
+        }
+}
+
 TEST_CASE("GPU kernels: the embedding's gradient adds tokens in their order, as the CPU does") {
     struct Case {
         int64_t tokens, width, vocabulary;

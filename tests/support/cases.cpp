@@ -504,6 +504,7 @@ std::vector<KernelCase> test_cases() {
                             k.scaled_sum(e, o[0], -4.775, o[0], 2.0315, o[1]);
                         }});
     }
+    for (KernelCase& c : draw_cases()) list.push_back(std::move(c));
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
     for (KernelCase& c : quantization_cases()) list.push_back(std::move(c));
     for (const bool sigmoid : {false, true}) {

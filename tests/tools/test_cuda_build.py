@@ -197,8 +197,8 @@ class KernelInstructions(WithFolder):
         code = kernel_instructions.code_of(self.CODE)
         self.assertEqual(list(code), ["product_kernel"])
         self.assertEqual(kernel_instructions.counts_of(*code["product_kernel"]),
-                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "LDL": 0, "STL": 1, "narrow STG": 1,
-                          "wide loops": []})
+                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "DFMA": 0, "LDL": 0, "STL": 1,
+                          "narrow STG": 1, "wide loops": []})
         straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
         counts = kernel_instructions.counts_of(*kernel_instructions.code_of(straight)["product_kernel"])
         self.assertEqual({name for name, count in counts.items() if count}, {"narrow STG"})
@@ -283,7 +283,7 @@ class KernelInstructions(WithFolder):
             "product_kernel on sm_90: 20.6 instructions for each element, more than 20.5"])
         self.assertEqual(broken(elements), ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128), so that its "
                                             "instructions for each element cannot be counted"])
-        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+        for kind, name in (("unfused", "FADD"), ("fused doubles", "DFMA"), ("narrow stores", "narrow STG")):
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 2}), [])
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 3}), [
                 f"product_kernel on sm_90: 3 {name}, more than 2"])

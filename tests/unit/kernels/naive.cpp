@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "naive.hpp"
 
+#include "coeus/base/random.hpp"
 #include "naive_elements.hpp"
 
 #include <algorithm>
@@ -398,6 +399,20 @@ void zero(Exec&, Tensor out) {
     for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
 }
 
+void draw(Exec&, Tensor out, const Init& init, uint64_t seed, const ElementPlace& place) {
+    const RandomStream random(seed, place.stream);
+    const double below = init.bound > 0 && init.std > 0 ? normal_cdf(-init.bound / init.std) : 0;
+    for (int64_t i = 0; i < out.count(); ++i) {
+        const int64_t run = place.run > 0 ? place.run : out.count();
+        const double u =
+            random.uniform(place.first_index + uint64_t(i / run) * place.stride + uint64_t(i % run));
+        set_element(out, i,
+                    init.std > 0     ? init.std * normal_quantile(below + u * (1 - 2 * below))
+                    : init.bound > 0 ? init.bound * (2 * u - 1)
+                                     : init.constant);
+    }
+}
+
 void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&, const StepScalars& step) {
     const GroupScalars& s = step.groups[o.group];
     const std::vector<double> before = copy(t.master);
@@ -482,6 +497,7 @@ const Kernels& naive_kernels() {
         .add = add,
         .sum_parts = sum_parts,
         .zero = zero,
+        .draw = draw,
         .sum = nullptr,
         .sum_of_squares = nullptr,
         .finish_norm = nullptr,

@@ -145,6 +145,23 @@ public:
             second[j] = store<T>(values.second);
         }
     }
+    /// In packs of two: f computes much for each element.
+    template <class T, class F>
+    __device__ void fill(int64_t n, T* out, F&& f) const {
+        constexpr int size = 2;
+        int64_t packed = 0;
+        if (is_aligned<size>(out)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size) {
+                const auto g = f(j);
+                Pack<T, size> pack;
+                COEUS_UNROLL
+                for (int i = 0; i < size; ++i) pack.values[i] = store<T>(g(i));
+                store_pack<size>(out + j, pack);
+            }
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) out[j] = store<T>(f(j)(0));
+    }
     template <class C, class F, class In, class T, class... More>
     __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
         constexpr int size = pack_count<In, T, More..., C>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random bits for stochastic rounding, in kernels that update weights.
+// Random bits of elements of a parameter, for initial values and stochastic rounding.
 #pragma once
 
 #include "../cuda.hpp"
