@@ -42,8 +42,8 @@ void StepObservers::report_profile(std::optional<double> peak_flops) {
     mesh_.world().barrier();
     const CopyRate copy = copy_rate(engine_.exec(), engine_.kernels());
     log::info("Profile of rank {}: {}", mesh_.world().rank(),
-              profile_->table({.flops_per_second = peak_flops.value_or(0),
-                               .bytes_per_second = copy.bytes_per_second}));
+              profile_->table(
+                  {.flops_per_second = peak_flops.value_or(0), .bytes_per_second = copy.bytes_per_second}));
 }
 
 }  // namespace coeus

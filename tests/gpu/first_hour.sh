@@ -856,7 +856,7 @@ for word in $wanted; do
         *" $word "*) ;;
         *)
             if ! echo "$settings" | grep -q "^$word;"; then
-                echo "there is no part $word; the parts are short (first), $names $(echo "$settings" | cut -d ';' -f 1 | uniq | on_one_line)" >&2
+                echo "there is no part $word; the parts are $names $(echo "$settings" | cut -d ';' -f 1 | uniq | on_one_line), after \`short\` or alone" >&2
                 exit 2
             fi
             numbers="$numbers$word " wanted="$wanted settings" ;;

@@ -855,7 +855,7 @@ class FirstHour(Script):
         report = self.folder / "first_hour/report.md"
         report.parent.mkdir()
         report.write_text("of an earlier run")
-        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start nccl bits kernels "),
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start nccl links bits kernels "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/plan/copy_rate.hpp"
+
 #include "support/catch.hpp"
 
 using namespace coeus;
