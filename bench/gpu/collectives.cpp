@@ -14,8 +14,8 @@
 #include "coeus/session/rank_device.hpp"
 #include "on_gpu.hpp"
 
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -31,9 +31,10 @@ struct Arguments {
 };
 
 double positive(const std::string& name, const std::string& value) {
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    if (value.empty() || *end != '\0' || !(number >= 1) || number > 1e12)
+    double number = 0;
+    const char* const end = value.data() + value.size();
+    const auto [read, error] = std::from_chars(value.data(), end, number);
+    if (error != std::errc() || read != end || !(number >= 1) || number > 1e12)
         throw ConfigError("{} = {}: it must be a number from 1 to 1e12", name, value);
     return number;
 }

@@ -38,30 +38,30 @@ inline void repeat(const Device& device, const Tensor& there, const Tensor& some
 /// How many elements are drawn; the others repeat them. A prime, so that rows differ.
 inline constexpr int64_t drawn_elements = 262139;
 
+/// A tensor of the GPU without values, for results.
+inline OwnedTensor room(const Device& device, Dtype type, const Shape& shape) {
+    return OwnedTensor(type, shape, "operand", device.memory());
+}
 /// A tensor of the GPU; `make` returns the next element as a double.
 template <class Make>
 OwnedTensor filled(const Device& device, Dtype type, const Shape& shape, const Make& make) {
-    const OwnedTensor some(type, {std::min(drawn_elements, shape.count())});
+    OwnedTensor there = room(device, type, shape);
+    const OwnedTensor some(type, {std::min(drawn_elements, there.view.count())});
     for (int64_t i = 0; i < some.view.count(); ++i) set_element(some, i, make());
-    OwnedTensor there(type, shape, "operand", device.memory());
     repeat(device, there, some);
     return there;
 }
 /// Numbers between middle - width and middle + width: on many GPUs, products of zeros run faster than those
-/// of other numbers.
+/// of other numbers. Tensors with other last extents have other numbers.
 inline OwnedTensor numbers(const Device& device, Dtype type, const Shape& shape, double middle = 0,
                            double width = 1) {
-    Draws draws(uint32_t(shape.count()));
+    Draws draws{uint32_t(shape.cols())};
     return filled(device, type, shape, [&] { return middle + width * draws.number(); });
 }
 /// Whole numbers from 0 to below `end`, i32.
 inline OwnedTensor indices(const Device& device, const Shape& shape, int64_t end) {
-    Draws draws(uint32_t(shape.count()));
+    Draws draws{uint32_t(end)};
     return filled(device, Dtype::i32, shape, [&] { return double(int64_t(draws.next() >> 4) % end); });
-}
-/// Without values, for results.
-inline OwnedTensor room(const Device& device, Dtype type, const Shape& shape) {
-    return OwnedTensor(type, shape, "result", device.memory());
 }
 
 /// Seconds of a call.

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The first hour on a new machine with GPUs: first_hour.sh [FOLDER [PART ...]]. FOLDER is a build folder (default
-# build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last lines
-# of this script, or a number of a setting, such as B6; without one, all parts run. If the first one is `short`, they are
-# facts, start, kernels and settings, and those that follow: for a command of ten minutes, which leaves only OUT/report.md
-# and OUT/first_hour.tar.zst. The script tests, measures and
-# compares on all GPUs of this host, or of all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part
-# has a time limit. It writes OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them
-# see) with a log for each run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
+# build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last
+# lines of this script, or a number of a setting, such as B6; without one, all parts run. If the first one is `short`,
+# they are facts, start, kernels and settings, and those that follow: for a command of ten minutes, which leaves only
+# OUT/report.md and OUT/first_hour.tar.zst. The script tests, measures and compares on all GPUs of this host, or of
+# all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part has a time limit. It writes
+# OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them see) with a log for each
+# run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
 #
 #   RANKS               number of ranks that train together; default: one for each GPU
 #   LAUNCH              the command that starts them, to which `-n RANKS` is added; default: srun in a job of Slurm,
 #                       otherwise mpirun
-#   COEUS_HOUR_SECONDS  total time, default 3300 (short: 540); parts for which no time is left are skipped, and the report
-#                       says so
+#   COEUS_HOUR_SECONDS  total time, default 3300 (short: 540); parts for which no time is left are skipped, and the
+#                       report says so
 #   COEUS_RUN_SECONDS   time limit of one training run, default 240 (short: 60, and 120 for the first run)
 #   COEUS_GPU_BENCH     tiny: a tiny model and small cases, for a test of this script
 # shellcheck disable=SC2317 # parts are called by name
@@ -529,15 +529,15 @@ why_not() {
     for need in $needs; do why_not_by "$need"; done | head -n 1
 }
 
-# Files of row N of the table: N.with and N.without have a figure of each turn, N.starts has the seconds of start of each
-# run, N.tried is there after the first try, N.note is why there is no figure of the last try, and N.warnings are those
-# that the start does not have as well.
+# Files of row N of the table: N.with and N.without have a figure of each turn, N.starts has the seconds of start of
+# each run, N.tried is there after the first try, N.note is why there is no figure of the last try, and N.warnings are
+# those that the start does not have as well.
 note_setting() { echo "$2" >"$work/rates/$1.note"; } # note_setting ROW TEXT
 
 is_chosen() { case " $numbers " in "  " | *" $1 "*) ;; *) return 1 ;; esac }
 
-# rows_to_run first|others|all: prints the numbers of rows: those that were never tried, the measured ones, and those that
-# failed. `first`: of the six that are measured twice before the others, without those that failed.
+# rows_to_run first|others|all: prints the numbers of rows: those that were never tried, the measured ones, and those
+# that failed. `first`: of the six that are measured twice before the others, without those that failed.
 rows_to_run() {
     row=0
     while IFS=';' read -r number _; do
@@ -720,7 +720,7 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    # the first launches of AdamW, of norms, of all three products of experts, of attention's forward, and of our backward
+    # the first launches of AdamW, norms, all three products of experts, attention's forward, and our backward
     while IFS=';' read -r kernels need launches program arguments names; do
         reason=
         [ -z "$need" ] || reason=$(why_not_by "$need")

@@ -7,6 +7,7 @@
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/plan/copy_rate.hpp"
+#include "gpu/gpu.hpp"
 #include "gpu/numbers.hpp"
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/runtime.hpp"
