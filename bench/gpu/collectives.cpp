@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <system_error>
 
 using namespace coeus;
 using namespace coeus::bench;
@@ -245,8 +246,8 @@ void run(const MpiRuntime& mpi, int argc, char** argv) {
     Mesh mesh(Communicator::world("world"), arguments.mesh);
     const Communicator& world = mesh.world();
     const RankTransport& transport = chosen.transport();
-    std::optional<NcclWorld> nccl;
     Exec exec(device);
+    std::optional<NcclWorld> nccl;  // ends before the queue
     if (transport.nccl) mesh.connect(nccl.emplace(*transport.nccl, world, device), transport.ctas);
     if (nccl) nccl->end_connecting();
 
