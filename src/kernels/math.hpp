@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #ifdef __CUDACC__
@@ -153,7 +154,7 @@ COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {
 COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     const uint32_t u = std::bit_cast<uint32_t>(x);
     bf16 result;
-    const bool finite = (u & 0x7f800000u) != 0x7f800000u;
+    const bool finite = std::fabs(x) <= std::numeric_limits<float>::max();
     result.bits = finite ? uint16_t((u + (bits & 0xffffu)) >> 16) : bf16::round(x);
     return result;
 }
@@ -171,24 +172,30 @@ COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
 /// The factors of one Adam step, in the type of computation.
 template <class A>
 struct AdamFactors {
-    A clip, beta1, beta2, rest1, rest2;  ///< rest1 = 1 - beta1, rest2 = 1 - beta2
-    A decay;                             ///< decay * weight is added to the gradient (Adam)
-    A keep;                              ///< multiplies the weight (AdamW): 1 - learning rate * decay
-    A step_size, inverse_root2, eps;     ///< learning rate / correction1, and correction2^-1/2
+    A clip = 1, beta1, beta2, rest1, rest2;   ///< rest1 = 1 - beta1, rest2 = 1 - beta2
+    A decay;                                  ///< decay * weight is added to the gradient (Adam)
+    A keep = 1;                               ///< multiplies the weight (AdamW): 1 - learning rate * decay
+    A step_size = 0, inverse_root2 = 1, eps;  ///< learning rate / correction1, and correction2^-1/2
 };
+/// Those that do not change from step to step.
 template <class A>
-COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& step) {
-    const GroupScalars& s = step.groups[o.group];
-    return {.clip = A(step.clip),
-            .beta1 = A(o.beta1),
+AdamFactors<A> adam_constants(const AdamOptions& o) {
+    return {.beta1 = A(o.beta1),
             .beta2 = A(o.beta2),
             .rest1 = A(1 - o.beta1),
             .rest2 = A(1 - o.beta2),
-            .decay = A(o.decoupled ? 0 : o.weight_decay),
-            .keep = A(o.decoupled ? 1 - s.learning_rate * o.weight_decay : 1),
-            .step_size = A(s.learning_rate / s.bias_correction1),
-            .inverse_root2 = A(1 / std::sqrt(s.bias_correction2)),
+            .decay = A(o.decay),
             .eps = A(o.eps)};
+}
+template <class A>
+AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& step) {
+    const GroupScalars& s = step.groups[o.group];
+    AdamFactors<A> factors = adam_constants<A>(o);
+    factors.clip = A(step.clip);
+    factors.keep = A(s.keep());
+    factors.step_size = A(s.step_size());
+    factors.inverse_root2 = A(s.inverse_root2());
+    return factors;
 }
 
 /// a b + c, rounded once if the processor can. A compiler may fuse a product and a sum in one loop and not in

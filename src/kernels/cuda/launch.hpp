@@ -68,6 +68,20 @@ inline unsigned blocks_for(int64_t pieces) {
     return unsigned(pieces);
 }
 
+/// The grid of a kernel whose threads take pieces of work in turn: as many blocks as the GPU runs at the same
+/// time, or fewer for little work. No bit may depend on the number of blocks.
+template <class... Parameters>
+Grid resident_grid(Exec& exec, void (*kernel)(Parameters...), int64_t pieces, size_t shared_bytes = 0) {
+    Grid grid = {.shared_bytes = shared_bytes};
+    int of_multiprocessor = 0;
+    check(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, grid.threads, shared_bytes),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    const int64_t resident = int64_t(of_multiprocessor) * exec.device->multiprocessors();
+    grid.blocks = blocks_for(std::min(div_ceil(pieces, grid.threads), std::max<int64_t>(resident, 1)));
+    return grid;
+}
+
 /// Number of threads in whole warps, at most one for each element of a short row.
 inline int threads_for(int64_t width, int most = 256) {
     return int(std::min<int64_t>(most, round_up(std::max<int64_t>(width, 1), 32)));
