@@ -33,7 +33,7 @@ Flags info_flags() {
         "a file or folder",
         "Shows what a file or folder is and contains: checkpoints, token files, tokenizers, decks, "
         "safetensors files, Hugging Face folders, and folders of runs. The content, not the name, determines "
-        "its kind.");
+        "its kind. The exit code is 2 for a deck whose run would be refused wherever it starts.");
     flags
         .add_switch("verify",
                     "also read and check all data: checksums of a checkpoint, ids of a token file, elements "
@@ -98,12 +98,13 @@ int info(const Arguments& arguments) {
         info::show_difference(flags.words()[0], flags.text("diff"));
         return 0;
     }
+    int exit_code = 0;
     for (size_t i = 0; i < flags.words().size(); ++i) {
         if (i > 0) fmt::print("\n");
-        info::show(flags.words()[i], options);
+        exit_code = std::max(exit_code, info::show(flags.words()[i], options));
         std::fflush(stdout);
     }
-    return 0;
+    return exit_code;
 }
 
 }  // namespace coeus::apps

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <numeric>
 
 namespace coeus {
 
@@ -56,9 +57,12 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree) {
 
 int fewest_ranks(const Config::Parallelism& degrees) {
     const int64_t others = degrees.tensor_parallel_degree * degrees.context_parallel_degree;
-    const int64_t shards = degrees.data_parallel_shard_degree > 0
-                               ? degrees.data_parallel_shard_degree
-                               : div_ceil(degrees.expert_parallel_degree, others);
+    int64_t shards = degrees.data_parallel_shard_degree;
+    if (shards <= 0) {  // the fewest so that the experts' degree divides shards x others / etp
+        const int64_t ep = degrees.expert_parallel_degree,
+                      of_one_shard = others / degrees.expert_tensor_parallel_degree;
+        shards = ep / std::gcd(ep, of_one_shard);
+    }
     const double ranks = double(degrees.data_parallel_replicate_degree) * double(shards) * double(others) *
                          double(degrees.pipeline_parallel_degree);
     return ranks < INT_MAX ? int(ranks) : INT_MAX;

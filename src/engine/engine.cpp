@@ -57,7 +57,7 @@ EngineOptions complete(const ModelConfig& config, EngineOptions options) {
                             !options.types.offload &&
                             (options.mesh.size(axis::fsdp) == 1 ||
                              (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
-    options.exchanges.expert_blocks = options.graphs && options.mesh.ep > 1;
+    options.exchanges.expert_blocks = options.expert_blocks.value_or(options.graphs) && options.mesh.ep > 1;
     if (!options.chunk_bytes)
         options.chunk_bytes =
             options.machine.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
@@ -115,7 +115,7 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
     };
     const std::unique_ptr<Model> any = model_with({});
     const Executor executor(timetable, rank, stages_of(*any, nullptr), exec);
-    return choose(options.recompute, config->layers(), [&](const std::vector<Recompute>& choices) {
+    return choose(options.recompute, config->all_layers(), [&](const std::vector<Recompute>& choices) {
         const Processor processor = {.threads = options.machine.threads,
                                      .chunk_bytes = options.chunk_bytes.value()};
         return measure_training(
@@ -306,6 +306,8 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t count
     return gives_graphs() ? submit_graphs() : submit_gradients(goes_on);
 }
 
+// With options_.graphs, `goes_on` is not called in an observed step either, although that is not a graph: all
+// ranks must call it alike, and what observes may be on one rank only.
 bool Engine::submit_gradients(FunctionRef<bool()> goes_on) {
     begin_gradients();
     bool whole = true;

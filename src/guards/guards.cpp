@@ -4,6 +4,8 @@
 #include "coeus/base/log.hpp"
 #include "coeus/file/json.hpp"
 
+#include <cmath>
+
 namespace coeus {
 
 namespace {
@@ -21,6 +23,15 @@ Json event_at(const RunPlace& place, int64_t number, const char* what, const cha
         .set("event", what)
         .set("event_number", number)
         .set("action", action);
+}
+
+// "the loss is 7.6246, the gradient norm is not a number"
+std::string what_is_not_finite(double loss, double norm) {
+    const auto said = [](double value) -> std::string {
+        if (std::isnan(value)) return "not a number";
+        return std::isinf(value) ? "infinite" : fmt::format("{:.5g}", value);
+    };
+    return fmt::format("the loss is {}, the gradient norm is {}", said(loss), said(norm));
 }
 
 }  // namespace
@@ -91,10 +102,16 @@ void Guards::accept(double loss, double norm) {
 }
 
 std::string Guards::pass_over(RunPlace& place, int64_t samples, double loss, double norm) {
-    agree(loss, norm, engine_.mesh().world());
+    const Communicator& world = engine_.mesh().world();
+    const int64_t step = place.step + 1;
+    // only some ranks may see a value that is not finite
+    const bool finite = std::isfinite(loss) && std::isfinite(norm);
+    if (!watches_loss() || world.all_reduce(int64_t(!finite), Reduce::max) != 0)
+        throw NotFiniteError(fmt::format("step {}: {}; the optimizer step was not taken", step,
+                                         what_is_not_finite(loss, norm)));
+    agree(loss, norm, world);
     const bool goes_back = options_.loss_spike == "rewind";
     const SpikeGuard::Spike spike = state_.spikes.spike(loss, norm);
-    const int64_t step = place.step + 1;
     const std::string text = fmt::format(
         "step {}: {} {:.6g} is a spike: the last {} accepted steps have mean {:.6g} and deviation {:.3g}, "
         "z = {:.1f} (limit {})",
@@ -118,7 +135,7 @@ std::string Guards::pass_over(RunPlace& place, int64_t samples, double loss, dou
         snapshot_state_ = state_;
         snapshot_place_ = place;
     }
-    if (engine_.mesh().world().rank() == 0)
+    if (world.rank() == 0)
         log::warn("{}. {}; samples {} to {} are skipped", text,
                   goes_back ? fmt::format("The run rewinds to the snapshot of step {}", place.step)
                             : "Its update is skipped",

@@ -18,6 +18,17 @@ namespace coeus::info {
 
 namespace {
 
+// In a log, the level of a line says that it is a warning. Here words say it.
+std::string marked(const Finding& finding) {
+    using enum Finding::Severity;
+    switch (finding.severity) {
+        case warning: return "Warning: " + finding.text;
+        case refusal: return "Refused: " + finding.text;
+        case refusal_here: return "Refused on this host: " + finding.text;
+        default: return finding.line();
+    }
+}
+
 // Indents all lines but the first.
 std::string indented(std::string text, size_t spaces) {
     for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at)
@@ -56,6 +67,10 @@ public:
 private:
     std::set<std::string> names_;
 };
+
+void print_findings(const Findings& found) {
+    for (const Finding& finding : found) print("  {}\n", indented(marked(finding), 2));
+}
 
 // Prints one line per parameter, or one for a group of equal layers. FLOPs are those of forward and backward.
 // Counts what the number of parameters counts: no biases that balance experts.
@@ -98,7 +113,7 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
 
 }  // namespace
 
-void show_deck(const std::string& file, const Options& options) {
+int show_deck(const std::string& file, const Options& options) {
     std::vector<std::string> arguments = {file, "--dry_run"};
     if (!options.gpu.empty()) arguments.push_back("--gpu=" + options.gpu);
     if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
@@ -106,18 +121,22 @@ void show_deck(const std::string& file, const Options& options) {
     const Config& config = deck.config;
     const PlannedRun planned(deck, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     print("{}: deck, {}\n", file, printable(config.job.description));
-    for (const Finding& finding : plan_findings(planned)) print("  {}\n", indented(finding.text, 2));
-    for (const Finding& finding : memory_findings(planned))
-        print("  {}{}\n", finding.severity == Finding::Severity::fact ? "" : "Notice: ", finding.text);
+    Findings found = plan_findings(planned), of_deck;
+    found.add(memory_findings(planned));
+    print_findings(found);
     if (planned.mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(planned.mesh.groups_text(), 4));
-    for (const auto& lines : {deck.notices, deck.refusals, deck.absent})
-        for (const std::string& line : lines) print("  Notice: {}\n", line);
+    of_deck.add(Finding::Topic::deck, deck.notices, Finding::Severity::notice);
+    of_deck.add(Finding::Topic::deck, deck.refusals, Finding::Severity::refusal);
+    of_deck.add(Finding::Topic::deck, deck.absent, Finding::Severity::refusal_here);
+    print_findings(of_deck);
+    found.add(of_deck);
     if (options.model) {
         if (!planned.model->decoder())
             throw ConfigError("--model: lists the parameters of decoders, and {} is none",
                               planned.model->name());
         list_parameters(decoder_of(planned.engine.model()), config.training.seq_len);
     }
+    return found.exit_code(false);
 }
 
 void show_newest_step(const std::vector<std::string>& arguments) {

@@ -25,7 +25,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Show = void (*)(const std::string& path, const Options& options);
+// Returns an exit code.
+using Show = int (*)(const std::string& path, const Options& options);
+
+// Shows a kind that is not judged.
+template <void (*show)(const std::string& path, const Options& options)>
+int shown(const std::string& path, const Options& options) {
+    show(path, options);
+    return 0;
+}
 
 constexpr const char* known =
     "coeus info shows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
@@ -93,8 +101,8 @@ bool looks_like_tiktoken(const std::string& line) {
 Show kind_of_hdf5(const std::string& path) {
     require_sound_layout(path);
     const hdf5::File file = hdf5::File::open(path);
-    if (file.has_attribute("format")) return show_checkpoint;
-    if (file.has("tokens")) return show_token_file;
+    if (file.has_attribute("format")) return shown<show_checkpoint>;
+    if (file.has("tokens")) return shown<show_token_file>;
     throw ConfigError("{} is an HDF5 file, but neither a checkpoint nor a token file: it contains {}", path,
                       file.names().empty() ? "nothing" : join(file.names(), ", "));
 }
@@ -137,18 +145,19 @@ Show kind_of_json(const std::string& path) {
     const JsonView view = document.root();
     const Json& root = view.value();
     const Json::Object* object = root.as_object();
-    if (root.find("weight_map")) return show_safetensors;
+    if (root.find("weight_map")) return shown<show_safetensors>;
     if (root.find("architectures"))
         return [](const std::string& file, const Options& options) {
             const fs::path folder = fs::path(file).parent_path();
-            show_hub_folder(folder.empty() ? "." : folder.string(), options);
+            return shown<show_hub_folder>(folder.empty() ? "." : folder.string(), options);
         };
-    if (const Json* model = root.find("model"); model && model->as_object()) return show_tokenizer;
+    if (const Json* model = root.find("model"); model && model->as_object()) return shown<show_tokenizer>;
     const bool is_vocabulary =
         object && !object->empty() && std::all_of(object->begin(), object->end(), [](const auto& item) {
             return item.second.as_integer() != nullptr;
         });
-    if (is_vocabulary && has_vocab_and_merges(fs::path(path).parent_path())) return show_vocab_and_merges;
+    if (is_vocabulary && has_vocab_and_merges(fs::path(path).parent_path()))
+        return shown<show_vocab_and_merges>;
     throw ConfigError("{} is JSON with {}; {}", path, object ? keys_of(*object) : "no object", known);
 }
 
@@ -159,11 +168,11 @@ Show kind_of_file(const std::string& path) {
     };
     if (head.empty()) throw ConfigError("{} is empty", path);
     if (begins("\x89HDF\r\n\x1a\n", 8)) return kind_of_hdf5(path);
-    if (begins_as_safetensors(head)) return show_safetensors;
+    if (begins_as_safetensors(head)) return shown<show_safetensors>;
     if (begins("\x1f\x8b", 2) || begins("\x28\xb5\x2f\xfd", 4))
         throw ConfigError("{} is compressed ({}): decompress it first; {}", path,
                           head[0] == '\x1f' ? "gzip" : "zstd", known);
-    if (begins_as_sentencepiece(head)) return show_tokenizer;
+    if (begins_as_sentencepiece(head)) return shown<show_tokenizer>;
     if (!is_text(head)) {
         std::string bytes;
         for (size_t i = 0; i < std::min<size_t>(8, head.size()); ++i)
@@ -174,8 +183,8 @@ Show kind_of_file(const std::string& path) {
     const std::string line = first_line(head);
     if (line.starts_with('{')) return kind_of_json(path);
     if (head.starts_with("#version") && has_vocab_and_merges(fs::path(path).parent_path()))
-        return show_vocab_and_merges;
-    if (looks_like_tiktoken(line)) return show_tokenizer;
+        return shown<show_vocab_and_merges>;
+    if (looks_like_tiktoken(line)) return shown<show_tokenizer>;
     if (looks_like_toml(line)) return show_deck;
     throw ConfigError("{} is a text file that begins with \"{}\"; {}", path, line.substr(0, 40), known);
 }
@@ -209,31 +218,32 @@ std::string names_in(const fs::path& folder) {
 
 Show kind_of_folder(const std::string& path) {
     const fs::path folder = path;
-    if (is_hub_folder(path)) return show_hub_folder;
-    if (exists_patiently(folder / "deck.toml")) return show_run_folder;
+    if (is_hub_folder(path)) return shown<show_hub_folder>;
+    if (exists_patiently(folder / "deck.toml")) return shown<show_run_folder>;
     if (exists_patiently(folder / "model.safetensors") ||
         exists_patiently(folder / "model.safetensors.index.json"))
-        return show_safetensors;
-    if (Tokenizer::is_at(folder)) return show_tokenizer;
+        return shown<show_safetensors>;
+    if (Tokenizer::is_at(folder)) return shown<show_tokenizer>;
     if (has_checkpoints(folder))
         return [](const std::string& of, const Options& options) {
-            show_checkpoint(newest_weights(of), options);
+            return shown<show_checkpoint>(newest_weights(of), options);
         };
     throw ConfigError("{} is a folder that contains {}; {}", path, names_in(folder), known);
 }
 
 }  // namespace
 
-void show(const std::string& path, const Options& options) {
+int show(const std::string& path, const Options& options) {
     if (!leads_somewhere(path))
         throw ConfigError("{}: this file or folder does not exist{}", path, download_hint(path));
     const Show kind = is_folder_patiently(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
-        throw ConfigError(
-            "coeus info --{}: is for decks, but {} is not a deck{}", options.model ? "model" : "ranks", path,
-            kind == show_run_folder ? "; the deck of this run is " + (fs::path(path) / "deck.toml").string()
-                                    : "");
-    kind(path, options);
+        throw ConfigError("coeus info --{}: is for decks, but {} is not a deck{}",
+                          options.model ? "model" : "ranks", path,
+                          kind == shown<show_run_folder>
+                              ? "; the deck of this run is " + (fs::path(path) / "deck.toml").string()
+                              : "");
+    return kind(path, options);
 }
 
 std::string file_size(const std::string& path) {

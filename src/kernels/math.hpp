@@ -149,16 +149,6 @@ COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {
     a = turned;
 }
 
-/// Rounds a float to one of its two bf16 neighbours; the probability of rounding up makes the expectation
-/// exact. `bits`: 16 random bits. NaN and infinity are kept.
-COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
-    const uint32_t u = std::bit_cast<uint32_t>(x);
-    bf16 result;
-    const bool finite = std::fabs(x) <= std::numeric_limits<float>::max();
-    result.bits = finite ? uint16_t((u + (bits & 0xffffu)) >> 16) : bf16::round(x);
-    return result;
-}
-
 /// Computes grad_norm, refusals and clip from the squared norm of the gradient and the loss on this rank.
 COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
     s.grad_norm = std::sqrt(s.squared_norm);

@@ -7,11 +7,12 @@
 
 namespace coeus {
 
-std::string divisors_near(int64_t n, int64_t value) {
-    int64_t below = std::min(value, n), above = value;
+std::string divisors_near(int64_t n, int64_t value, int64_t most) {
+    most = std::min(most, n);
+    int64_t below = std::min(value, most), above = value;
     while (below > 1 && n % below != 0) --below;
-    while (above < n && n % above != 0) ++above;
-    return above > n || above == below ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+    while (above <= most && n % above != 0) ++above;
+    return above > most || above == below ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
 }  // namespace coeus

@@ -36,9 +36,11 @@ Param Declare::named(const std::string& name, const Shape& shape, WeightRole rol
     double elements = 1;  // their number may be too large for 64 bits
     for (int i = 0; i < shape.rank; ++i) elements *= double(shape[i]);
     require_countable(elements);
+    // models are counted without layers too
+    const int64_t layer = std::max<int64_t>(0, std::min(layer_, model_.layers - 1));
     return {.name = prefix_ + name,
             .shape = shape,
-            .init = find_family(model_.family).init(role, std::min(layer_, model_.layers - 1), model_),
+            .init = find_family(model_.family).init(role, layer, model_),
             .shard = {.tp = split},
             .role = role_of(role),
             .trainable = !parameters_.types().frozen.takes(prefix_ + name)};

@@ -250,6 +250,16 @@ std::string other_shape(const DecoderConfig& model, const DecoderConfig& source)
                : "";
 }
 
+std::vector<LayerMatrix> Decoder::matrices() const {
+    std::vector<LayerMatrix> matrices = Model::matrices();
+    if (config_.tied)
+        matrices.push_back({.parameter = "output.weight",
+                            .outputs = config_.vocab,
+                            .inputs = config_.dim,
+                            .always_stays = true});
+    return matrices;
+}
+
 Flow Decoder::flow_into(size_t segment, const BatchShape& local) const {
     if (segment == 0) return {};
     const int64_t rows = local.count() / parameters_.place().tp;

@@ -8,10 +8,15 @@ namespace coeus {
 
 namespace {
 
+int64_t integer_within(int64_t least, int64_t most, const JsonView& json) {
+    const int64_t value = json.integer();
+    if (value < least) json.reject(fmt::format("must be at least {}", least));
+    if (value > most) json.reject(fmt::format("must be at most {}", most));
+    return value;
+}
+
 void read(const JsonView& json, const ConfigField& field, int64_t& value) {
-    const int64_t least = std::max<int64_t>(1, field.least);
-    if (json.integer() < least) json.reject(fmt::format("must be at least {}", least));
-    value = json.integer();
+    value = integer_within(std::max<int64_t>(1, field.least), field.most, json);
 }
 void read(const JsonView& json, const ConfigField&, double& value) {
     value = json.number();
@@ -71,9 +76,8 @@ std::optional<JsonView> number_in_either(const std::optional<JsonView>& a, const
 }
 
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise) {
-    const int64_t value = json.integer(key, otherwise);
-    if (value < least) json[key].reject(fmt::format("must be at least {}", least));
-    return value;
+    const auto found = json.find(key);
+    return found ? integer_within(least, ConfigField{}.most, *found) : otherwise;
 }
 
 const char* either_key(const JsonView& json, const char* a, const char* b) {
@@ -126,7 +130,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
                      int64_t usual) {
     const bool is_absent = !json.value().find("sliding_window");  // null means none
     const auto window = json.find("sliding_window");
-    layers.first = json.integer("max_window_layers", layers.first);
+    layers.first = at_least(0, json, "max_window_layers", layers.first);
     const auto list = json.find("layer_types");
     std::vector<bool> has;
     if (list)
@@ -145,8 +149,7 @@ void read_hub_window(const JsonView& json, DecoderConfig& config, bool has_windo
             list->reject(fmt::format("must not have \"{}\" without sliding_window", windowed_type));
         return;
     }
-    if (window && window->integer() < 1) window->reject("must be at least 1");
-    config.grouped().window = window ? window->integer() : usual;
+    config.grouped().window = at_least(1, json, "sliding_window", usual);
     config.windowed = list ? LayerChoice::of(has, layers) : layers;
 }
 

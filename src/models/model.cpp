@@ -25,6 +25,23 @@ size_t Model::first_objective() const {
     return size_t(std::ranges::find(segments_, Segment::Kind::objective, &Segment::kind) - segments_.begin());
 }
 
+std::vector<LayerMatrix> Model::matrices() const {
+    std::vector<LayerMatrix> matrices;
+    for (const Storage* storage : parameters_.model())
+        for (const Param& param : storage->params()) {
+            if (param.role == ParamRole::norm || param.role == ParamRole::bias) continue;
+            matrices.push_back({.parameter = param.name,
+                                .outputs = param.rows_per_group(),
+                                .inputs = param.shape.cols(),
+                                .of_experts = param.shape.rank == 3,
+                                .recipe = param.recipe,
+                                .always_stays = !param.takes_recipe,
+                                .split = param.shard.tp,
+                                .number = param.shape.rank == 3 ? param.groups : 1});
+        }
+    return matrices;
+}
+
 void Model::set_losses(std::vector<PartOfLoss> losses) {
     std::bitset<StepScalars::most_losses> taken;
     for (const PartOfLoss& part : losses) {

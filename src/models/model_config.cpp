@@ -19,14 +19,16 @@ public:
 
     std::string name() const override { return fmt::format("{} {}", config_.family, config_.flavor); }
     std::string shapes() const override;
+    std::vector<std::string> notes(const BatchShape& training) const override;
     size_t segments() const override { return DecoderPart::whole(config_).segments(config_).last; }
-    int64_t layers() const override { return config_.all_layers(); }
+    int64_t all_layers() const override { return config_.all_layers(); }
     int64_t layers_to_split() const override { return config_.layers; }
     int64_t layers_to_split(const ModelPart& part) const override {
         return DecoderPart::of(config_, part).layers();
     }
+    std::string layers_at_end() const override { return "the layers of multi-token prediction"; }
     std::vector<int64_t> kinds_of_segments() const override;
-    std::string text(const ModelPart& part) const override { return DecoderPart::of(config_, part).text(); }
+    std::string text(const ModelPart& part) const override;
 
     std::vector<ModelPart> split(int stages, const SplitWeights& weights) const override {
         return segments_of(split_evenly(config_, stages, weights));
@@ -42,10 +44,12 @@ public:
     int64_t parameters() const override { return counts().elements.all; }
     int64_t active_parameters() const override { return counts().elements.active; }
     double flops_per_token(int64_t seq_len) const override { return counts().flops_per_token(seq_len); }
-    void require_countable(const BatchShape& shape) const override;
-    bool divides_heads(int64_t ranks) const override {
-        return config_.head_sizes().heads % ranks == 0 && config_.head_sizes().kv_heads % ranks == 0;
+    ExpertNumbers experts() const override {
+        return config_.has_experts() ? ExpertNumbers{config_.moe.experts, config_.moe.top_k}
+                                     : ExpertNumbers{};
     }
+    void require_countable(const BatchShape& shape) const override;
+    std::string refusal(const DividingRanks& ranks) const override;
 
     std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
                                  const std::vector<ModelPart>& parts,
@@ -94,6 +98,26 @@ std::string DecoderDescription::shapes() const {
                        m.tied ? ", tied" : "");
 }
 
+// Where chunks of attention begin if documents share a sequence.
+std::vector<std::string> DecoderDescription::notes(const BatchShape& training) const {
+    int64_t chunk = 0;
+    for (const LayerKind& kind : config_.layer_kinds()) {
+        if (const auto* a = std::get_if<GroupedAttentionConfig>(&kind.config.attention))
+            chunk = std::max(chunk, a->chunk);
+    }
+    if (!training.masks_documents || chunk == 0 || chunk >= training.seq_len) return {};
+    return {fmt::format(
+        "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "
+        "and torchtitan; a document in its middle is cut at other places than it would be alone",
+        chunk)};
+}
+
+std::string DecoderDescription::text(const ModelPart& part) const {
+    const DecoderPart of_decoder = DecoderPart::of(config_, part);
+    const bool has_depths = of_decoder.head && config_.mtp.layers > 0;
+    return of_decoder.text() + (has_depths ? fmt::format(", {} for further tokens", config_.mtp.layers) : "");
+}
+
 // Layers have the number of the first layer like them, other segments negative numbers.
 std::vector<int64_t> DecoderDescription::kinds_of_segments() const {
     std::vector<int64_t> kinds(segments());
@@ -128,7 +152,49 @@ void DecoderDescription::require_countable(const BatchShape& shape) const {
             shape.sequences, shape.seq_len, bytes);
 }
 
+// Why so many ranks cannot divide `number` of `what`; "" if they can.
+std::string refusal_of(const char* option, int64_t ranks, const char* what, int64_t number) {
+    if (number % ranks == 0) return "";
+    std::vector<std::string> valid;
+    for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
+        if (number % d == 0) valid.push_back(std::to_string(d));
+    return fmt::format("parallelism.{} = {}: must divide {} = {}; valid are {}", option, ranks, what, number,
+                       join(valid, ", "));
+}
+
+// For a model with nothing that these ranks could divide.
+std::string refusal_of(const char* option, int64_t ranks, const std::string& lacks) {
+    return ranks == 1 ? "" : fmt::format("parallelism.{} = {}: {}; set it to 1", option, ranks, lacks);
+}
+
+std::string DecoderDescription::refusal(const DividingRanks& ranks) const {
+    const HeadSizes sizes = config_.head_sizes();
+    std::string why = refusal_of("tensor_parallel_degree", ranks.tensor, "model.n_heads", sizes.heads);
+    if (why.empty())
+        why = refusal_of("tensor_parallel_degree", ranks.tensor, "model.n_kv_heads", sizes.kv_heads);
+    if (why.empty() && ranks.context_by_heads)
+        why = refusal_of("context_parallel_degree", ranks.context,
+                         "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
+                         "tensor_parallel_degree",
+                         sizes.kv_heads / ranks.tensor);
+    if (!why.empty()) return why;
+    return config_.has_experts()
+               ? refusal_of("expert_parallel_degree", ranks.expert, "model.moe.num_experts",
+                            config_.moe.experts)
+               : refusal_of("expert_parallel_degree", ranks.expert, name() + " has no experts");
+}
+
 }  // namespace
+
+std::string ModelDescription::refusal(const DividingRanks& ranks) const {
+    std::string why =
+        refusal_of("tensor_parallel_degree", ranks.tensor, "ranks cannot divide the matrices of " + name());
+    if (why.empty())
+        why = refusal_of("context_parallel_degree", ranks.context,
+                         "ranks cannot divide the sequences of " + name());
+    if (why.empty()) why = refusal_of("expert_parallel_degree", ranks.expert, name() + " has no experts");
+    return why;
+}
 
 ModelConfig::ModelConfig(const DecoderConfig& decoder)
     : model_(std::make_shared<DecoderDescription>(decoder)) {}

@@ -61,7 +61,7 @@ void register_family(ModelFamily family) {
     families().push_back(std::move(family));
     try {  // a valid model is one that its family can build
         for (const DecoderConfig& flavor : families().back().flavors) flavor.validate();
-    } catch (const ConfigError&) {
+    } catch (...) {
         families().pop_back();
         throw;
     }

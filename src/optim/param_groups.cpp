@@ -5,7 +5,6 @@
 #include "coeus/device/named_range.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace coeus {
 
@@ -125,13 +124,21 @@ void ParamGroups::attach(Parameters& parameters) const {
     });
 }
 
-std::string ParamGroups::text(const Parameters& parameters) const {
+std::map<std::string, int64_t> ParamGroups::parameters_by_optimizer(const Parameters& parameters) const {
     std::map<std::string, int64_t> count;
     for (const Storage* storage : parameters.model())
         for (const Param& param : storage->params())
             if (param.trainable) ++count[groups_[param.group].options.name];
+    return count;
+}
+
+size_t ParamGroups::num_optimizers(const Parameters& parameters) const {
+    return parameters_by_optimizer(parameters).size();
+}
+
+std::string ParamGroups::text(const Parameters& parameters) const {
     std::vector<std::string> parts;
-    for (const auto& [name, number] : count)
+    for (const auto& [name, number] : parameters_by_optimizer(parameters))
         parts.push_back(fmt::format("{} for {} parameter{}", name, number, number == 1 ? "" : "s"));
     return join(parts, ", ");
 }

@@ -63,8 +63,10 @@ bool divides(const ModelConfig& model, const EngineOptions& options) {
     const bool by_heads = cp > 1 && options.exchanges.context.exchange == ContextExchange::heads;
     // a block of MX lies within the tokens of a rank
     const int64_t block = has_blocks(options.types.precision.linear) ? scale_block : 1;
-    const int64_t heads = by_heads ? tp * cp : tp, pieces = block * (cp > 1 ? 2 * tp * cp : tp);
-    return model->divides_heads(heads) && options.training.seq_len % pieces == 0 &&
+    const int64_t pieces = block * (cp > 1 ? 2 * tp * cp : tp);
+    const std::string refusal = model->refusal(
+        {.tensor = tp, .context = cp, .expert = options.mesh.ep, .context_by_heads = by_heads});
+    return refusal.empty() && options.training.seq_len % pieces == 0 &&
            options.validation.seq_len % pieces == 0;
 }
 
@@ -260,7 +262,7 @@ std::string spare_memory_advice(const ModelConfig& model, const EngineOptions& o
         // a budget with less memory recomputes more
         if (way.mode == Mode::budget && needed.bytes <= now.bytes) continue;
         if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
-        return fmt::format("Hint: the run uses {} of {}. With {} it recomputes {} and needs {}",
+        return fmt::format("the run uses {} of {}. With {} it recomputes {} and needs {}",
                            bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),
                            join(faster.says, ", "), way.mode == Mode::nothing ? "nothing" : "less",
                            needed.text());

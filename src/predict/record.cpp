@@ -269,6 +269,8 @@ Recording record_step(const ModelConfig& config, const EngineOptions& options) {
     EngineOptions recorded = options;
     recorded.streams = Stream::Mode::eager;  // the order in which work is submitted
     recorded.snapshot = false;
+    // the exchanges of the run, although it is recorded kernel by kernel
+    recorded.expert_blocks = options.expert_blocks.value_or(options.graphs);
     recorded.graphs = false;
     Mesh mesh = Mesh::planned(options.mesh, options.rank);
     Recording recording = {.mesh = options.mesh, .rank = options.rank};

@@ -56,8 +56,7 @@ std::string notice_on_chunks(const Config& config, const EngineOptions& options,
                              std::optional<int64_t> of_checkpoint) {
     const int64_t bytes = options.chunk_bytes.value(), largest = gpu_chunk_bytes.front();
     if (options.machine.backend == Backend::cpu || config.kernels.logits_chunk_mib) return "";
-    const std::string notice =
-        fmt::format("Notice: logits are computed in chunks of {}", bytes_text(double(bytes)));
+    const std::string notice = fmt::format("logits are computed in chunks of {}", bytes_text(double(bytes)));
     if (of_checkpoint && bytes < *of_checkpoint)
         return fmt::format(
             "{}; with the {} of the checkpoint, a rank would not fit into its GPU. The last bits differ from "

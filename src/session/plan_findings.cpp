@@ -20,10 +20,10 @@ using Topic = Finding::Topic;
 Findings plan_findings(const Config& config, const MeshShape& mesh, const Engine& engine,
                        std::optional<int64_t> memory_limit, std::optional<int64_t> of_checkpoint) {
     Findings found;
-    found.add(Topic::plan, describe_run(config, mesh, engine, memory_limit));
+    found.add(describe_run(config, mesh, engine, memory_limit));
     if (const std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
-        found.add(Topic::plan, notice);
-    found.add(Topic::plan, product_notices(config, mesh, engine.config(), engine.options()));
+        found.add(Topic::plan, notice, Severity::notice);
+    found.add(product_findings(config, mesh, engine.config(), engine.options()));
     // with model.print_after_conversion, describe_run() has them
     if (!config.model.print_after_conversion) found.add(Topic::layers, describe_linear_layers(engine));
     found.add(Topic::plan, idle_converters(engine), Severity::warning);
@@ -37,9 +37,10 @@ Findings plan_findings(const PlannedRun& planned) {
     const int ranks = planned.mesh.ranks(), cores = planned.cpu.machine_cores;
     if (device.is_here && planned.engine.options().machine.backend == Backend::cpu && ranks > cores)
         found.add(Topic::device,
-                  fmt::format("Hint: {} ranks on the CPUs of this host, which has {} cores; for a cluster "
-                              "with GPUs, plan with --gpu NAME, such as --gpu h100",
-                              with_commas(ranks), cores));
+                  fmt::format("{} ranks on the CPUs of this host, which has {} cores; for a cluster with "
+                              "GPUs, plan with --gpu NAME, such as --gpu h100",
+                              with_commas(ranks), cores),
+                  Severity::hint);
     found.add(plan_findings(planned.command_line.config, planned.mesh, planned.engine, device.memory_bytes,
                             planned.chunks_of_checkpoint));
     return found;
@@ -63,7 +64,7 @@ Findings memory_findings(const PlannedRun& planned) {
                   device.is_here ? Severity::refusal_here : Severity::refusal);
     } else if (const std::string spare = spare_memory_advice(planned.model, options, limit, holds);
                !spare.empty()) {
-        found.add(Topic::advice, spare);
+        found.add(Topic::advice, spare, Severity::hint);
     }
     return found;
 }

@@ -16,12 +16,12 @@ bool multiplies_beside_nccl(const MeshShape& mesh, const EngineOptions& options)
 }
 
 std::string only_on_gpus(const std::string& option, const std::string& what) {
-    return fmt::format("Notice: kernels.{} has no effect on CPUs: it is for {} on GPUs", option, what);
+    return fmt::format("kernels.{} has no effect on CPUs: it is for {} on GPUs", option, what);
 }
 
 std::string margin_notice(const MeshShape& mesh, const EngineOptions& options) {
     if (options.machine.backend == Backend::cpu) return only_on_gpus("sm_margin", "products");
-    const std::string idle = "Notice: kernels.sm_margin has no effect ";
+    const std::string idle = "kernels.sm_margin has no effect ";
     if (mesh.size(axis::fsdp) == 1)
         return idle +
                "on this mesh: only where parameters are divided (dp_shard x cp > 1) do products run beside "
@@ -30,35 +30,31 @@ std::string margin_notice(const MeshShape& mesh, const EngineOptions& options) {
     return "";
 }
 
-std::string tf32_notice(const Config& config, const EngineOptions& options) {
-    const std::string idle = "Notice: kernels.allow_tf32 has no effect";
+std::string idle_tf32_notice(const EngineOptions& options) {
+    const std::string idle = "kernels.allow_tf32 has no effect";
     if (options.machine.backend == Backend::cpu) return idle + " on CPUs: they have no TF32";
-    if (multiplies_in_tf32(config, options))
-        return "Products use TF32 (kernels.allow_tf32): operands in float32 are rounded to 10 bits after the "
-               "binary point. MFU is not reported, since the peak in TF32 is not known";
     return idle + ": all products have operands in " + std::string(name_of(options.types.compute)) +
            "; it is for training.mixed_precision_param = \"float32\"";
 }
 
 std::string recheck_notice(const Config& config, const EngineOptions& options) {
     if (options.machine.backend == Backend::cpu) return only_on_gpus("autotune_recheck", "products");
-    return config.kernels.autotune
-               ? ""
-               : "Notice: kernels.autotune_recheck has no effect with kernels.autotune = false";
+    return config.kernels.autotune ? ""
+                                   : "kernels.autotune_recheck has no effect with kernels.autotune = false";
 }
 
 std::string experts_notice(const ModelConfig& model, const EngineOptions& options) {
     if (options.machine.backend == Backend::cpu) return only_on_gpus("experts", "products of experts");
-    return has_experts(model)
+    return model->experts().all > 0
                ? ""
-               : fmt::format("Notice: kernels.experts has no effect: {} has no experts", model->name());
+               : fmt::format("kernels.experts has no effect: {} has no experts", model->name());
 }
 
 std::string experts_in_8_bits_notice(const ModelConfig& model, const EngineOptions& options) {
     if (options.machine.backend == Backend::cpu)
         return only_on_gpus("experts_in_8_bits", "products of experts");
-    const std::string idle = "Notice: kernels.experts_in_8_bits has no effect: ";
-    if (!has_experts(model)) return idle + model->name() + " has no experts";
+    const std::string idle = "kernels.experts_in_8_bits has no effect: ";
+    if (model->experts().all == 0) return idle + model->name() + " has no experts";
     return forms_of(options.types.precision.experts).x == rows_form
                ? ""
                : idle + "it is for the converter quantize.grouped_mm.float8";
@@ -96,23 +92,28 @@ bool multiplies_in_tf32(const Config& config, const EngineOptions& options) {
            options.types.compute == Dtype::f32;
 }
 
-std::vector<std::string> product_notices(const Config& config, const MeshShape& mesh,
-                                         const ModelConfig& model, const EngineOptions& options) {
-    std::vector<std::string> lines;
-    const auto add = [&](const std::string& line) {
-        if (!line.empty()) lines.push_back(line);
+Findings product_findings(const Config& config, const MeshShape& mesh, const ModelConfig& model,
+                          const EngineOptions& options) {
+    Findings found;
+    const auto add = [&](const std::string& notice) {
+        if (!notice.empty()) found.add(Finding::Topic::plan, notice, Finding::Severity::notice);
     };
     if (config.kernels.sm_margin > 0) add(margin_notice(mesh, options));
-    if (config.kernels.allow_tf32) add(tf32_notice(config, options));
+    if (multiplies_in_tf32(config, options))
+        found.add(Finding::Topic::plan,
+                  "Products use TF32 (kernels.allow_tf32): operands in float32 are rounded to 10 bits after "
+                  "the binary point. MFU is not reported, since the peak in TF32 is not known");
+    else if (config.kernels.allow_tf32)
+        add(idle_tf32_notice(options));
     if (config.kernels.autotune_recheck) add(recheck_notice(config, options));
     if (config.kernels.experts != "auto") add(experts_notice(model, options));
     if (config.kernels.experts_in_8_bits) add(experts_in_8_bits_notice(model, options));
     if (!config.kernels.stream_priorities && options.machine.backend == Backend::cpu)
         add(only_on_gpus("stream_priorities", "communication"));
     if (options.machine.backend == Backend::cuda && options.types.compute == Dtype::f32)
-        add("Notice: attention in float32 runs without tensor cores; training.mixed_precision_param = "
+        add("attention in float32 runs without tensor cores; training.mixed_precision_param = "
             "\"bfloat16\" would use them");
-    return lines;
+    return found;
 }
 
 }  // namespace coeus

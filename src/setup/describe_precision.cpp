@@ -5,7 +5,6 @@
 #include "coeus/base/text.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "precision_from_deck.hpp"
-#include "precision_matrices.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -81,39 +80,43 @@ std::string names_of(const std::vector<MatrixGroup>& groups, FunctionRef<bool(co
 
 int64_t parameters_in_8_bits(const Engine& engine) {
     int64_t sum = 0;
-    for (const LayerMatrix& matrix : precision_matrices(engine.model()))
+    for (const LayerMatrix& matrix : engine.model().matrices())
         if (matrix.recipe != Recipe::none) sum += matrix.number * matrix.outputs * matrix.inputs;
     return sum;
 }
 
-std::vector<std::string> describe_precision(const Engine& engine) {
+Findings describe_precision(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     const Precision& precision = types.precision;
     if (!precision.any()) return {};
-    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
-    std::vector<std::string> recipes, lines;
+    const std::vector<LayerMatrix> matrices = engine.model().matrices();
+    std::vector<std::string> recipes;
+    Findings found;
+    const auto fact = [&](const std::string& text) { found.add(Finding::Topic::plan, text); };
+    const auto notice = [&](const std::string& text) {
+        found.add(Finding::Topic::plan, text, Finding::Severity::notice);
+    };
     const bool linear = converts_some(matrices, false), experts = converts_some(matrices, true),
                on_gpu = engine.options().machine.backend == Backend::cuda;
     if (linear) recipes.push_back(fmt::format("linear layers {}", name_of(precision.linear)));
     if (experts) recipes.push_back(fmt::format("experts {}", name_of(precision.experts)));
     if (!recipes.empty())
-        lines.push_back(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
-                                    with_commas(parameters_in_8_bits(engine)),
-                                    with_commas(engine.config()->parameters()), join(recipes, ", ")));
+        fact(fmt::format("In 8 bits: {} of {} parameters ({}); MFU is not reported",
+                         with_commas(parameters_in_8_bits(engine)),
+                         with_commas(engine.config()->parameters()), join(recipes, ", ")));
     if (!recipes.empty() && !on_gpu)
-        lines.push_back("CPUs have no products of 8-bit numbers: they are computed exactly, in software");
+        fact("CPUs have no products of 8-bit numbers: they are computed exactly, in software");
     if (linear && on_gpu && precision.emulate)
-        lines.push_back("Products of linear layers are emulated: they are computed exactly, in software");
+        fact("Products of linear layers are emulated: they are computed exactly, in software");
     if (experts && on_gpu)
-        lines.push_back(multiplies_experts_in_8_bits(engine.options())
-                            ? "Products of experts multiply 8-bit numbers on this GPU"
-                            : "Products of experts are computed in bfloat16 from 8-bit numbers on this GPU");
+        fact(multiplies_experts_in_8_bits(engine.options())
+                 ? "Products of experts multiply 8-bit numbers on this GPU"
+                 : "Products of experts are computed in bfloat16 from 8-bit numbers on this GPU");
     for (const UnusedPart& part : unused_parts(precision, matrices)) {
         using enum UnusedPart::List;
-        lines.push_back(fmt::format(
-            "Notice: {}.{}: no layer's name has \"{}\"{}", converter_of_list(precision, part.list),
-            part.list == filter_fqns ? "filter_fqns" : "fqns", part.part,
-            part.nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", part.nearest)));
+        notice(fmt::format("{}.{}: no layer's name has \"{}\"{}", converter_of_list(precision, part.list),
+                           part.list == filter_fqns ? "filter_fqns" : "fqns", part.part,
+                           part.nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", part.nearest)));
     }
     const std::vector<MatrixGroup> groups = matrix_groups(precision, matrices);
     for (const bool of_experts : {false, true}) {
@@ -121,29 +124,28 @@ std::vector<std::string> describe_precision(const Engine& engine) {
             return group.stays == Stays::side && group.of_experts == of_experts;
         });
         if (!odd.empty())
-            lines.push_back(fmt::format("Notice: {} with a side that is not a multiple of {} stay in {}: {}",
-                                        of_experts ? "experts" : "linear layers",
-                                        multiple_of(of_experts ? precision.experts : precision.linear),
-                                        name_of(types.compute), odd));
+            notice(fmt::format("{} with a side that is not a multiple of {} stay in {}: {}",
+                               of_experts ? "experts" : "linear layers",
+                               multiple_of(of_experts ? precision.experts : precision.linear),
+                               name_of(types.compute), odd));
     }
     if (multiplies_in_8_bits(engine.options()))
         if (const std::string uneven =
                 names_of(matrix_groups(precision, in_uneven_rows(matrices, engine.options().mesh.tp)),
                          [](const MatrixGroup&) { return true; });
             !uneven.empty())
-            lines.push_back(
-                "Notice: GPUs compute the outputs of these layers in bfloat16, since they share rows with "
+            notice(
+                "GPUs compute the outputs of these layers in bfloat16, since they share rows with "
                 "other outputs, and the length of a row is not a multiple of 16: " +
                 uneven);
-    return lines;
+    return found;
 }
 
 std::vector<std::string> describe_linear_layers(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     if (!types.precision.any()) return {};
     std::string text = "Linear layers:";
-    const std::vector<MatrixGroup> groups =
-        matrix_groups(types.precision, precision_matrices(engine.model()));
+    const std::vector<MatrixGroup> groups = matrix_groups(types.precision, engine.model().matrices());
     size_t widest = 0, widest_size = 0;
     for (const MatrixGroup& group : groups) {
         widest = std::max(widest, group.name.size());
@@ -159,7 +161,7 @@ std::vector<std::string> describe_linear_layers(const Engine& engine) {
 
 std::vector<std::string> idle_converters(const Engine& engine) {
     const StateTypes& types = engine.options().types;
-    const std::vector<LayerMatrix> matrices = precision_matrices(engine.model());
+    const std::vector<LayerMatrix> matrices = engine.model().matrices();
     std::vector<std::string> warnings;
     const auto look = [&](Recipe recipe, bool of_experts) {
         if (recipe != Recipe::none && !converts_some(matrices, of_experts))

@@ -12,17 +12,21 @@ namespace coeus {
 
 namespace {
 
-std::string describe_offloading(const Engine& engine) {
+using Severity = Finding::Severity;
+using Topic = Finding::Topic;
+
+Finding describe_offloading(const Engine& engine) {
     const StateTypes& types = engine.options().types;
     if (!types.offload)
-        return "Notice: training.enable_cpu_offload has no effect on CPUs: everything is in host memory "
-               "already";
+        return {Topic::plan,
+                "training.enable_cpu_offload has no effect on CPUs: everything is in host memory already",
+                Severity::notice};
     const bool inputs = engine.layer_memory().activations_on_host > 0;
-    return fmt::format("Offloaded to host memory: {}optimizer moments{}",
-                       types.offloads_master() ? "master weights, " : "",
-                       inputs ? ", inputs of recomputed blocks"
-                              : "; no activations, since no whole block is recomputed "
-                                "(activation_checkpoint.mode = \"full\" does that)");
+    return {Topic::plan, fmt::format("Offloaded to host memory: {}optimizer moments{}",
+                                     types.offloads_master() ? "master weights, " : "",
+                                     inputs ? ", inputs of recomputed blocks"
+                                            : "; no activations, since no whole block is recomputed "
+                                              "(activation_checkpoint.mode = \"full\" does that)")};
 }
 
 std::string gradients_text(const StateTypes& types) {
@@ -34,26 +38,12 @@ std::string gradients_text(const StateTypes& types) {
 // Why gathers two units ahead are not made although the deck asks for them; "" if they are made.
 std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) {
     if (gather.prefetch == 1) return "";
-    const std::string idle = "Notice: parallelism.fsdp_prefetch has no effect ";
+    const std::string idle = "parallelism.fsdp_prefetch has no effect ";
     if (mesh.size(axis::fsdp) == 1)
         return idle + "on this mesh: only where parameters are divided (dp_shard x cp > 1) are they gathered";
     if (gather.weights == Keep::all)
         return idle + "if gathered weights are kept (fsdp_reshard_after_forward)";
     return "";
-}
-
-// Where chunks of attention begin if documents share a sequence; "" if there are none.
-std::string chunks_text(const DecoderConfig& m, const Config::Training& training) {
-    int64_t chunk = 0;
-    for (const LayerKind& kind : m.layer_kinds()) {
-        if (const auto* a = std::get_if<GroupedAttentionConfig>(&kind.config.attention))
-            chunk = std::max(chunk, a->chunk);
-    }
-    if (!training.document_mask || chunk == 0 || chunk >= training.seq_len) return "";
-    return fmt::format(
-        "Documents: chunks of {} tokens are counted from the first token of a sequence, as in transformers "
-        "and torchtitan; a document in its middle is cut at other places than it would be alone",
-        chunk);
 }
 
 std::string model_text(const ModelConfig& model, int64_t seq_len) {
@@ -81,13 +71,14 @@ std::string divided_sequences_text(const Config::Parallelism& deck, const MeshSh
         deck.context_parallel_rotate_method);
 }
 
-std::string divided_experts_text(const MoeConfig& moe, const MeshShape& mesh, const Engine& engine) {
+std::string divided_experts_text(const MeshShape& mesh, const Engine& engine) {
     const EngineOptions& options = engine.options();
+    const ExpertNumbers experts = engine.config()->experts();
     const int64_t tokens = options.training.count() / options.pipeline.timetable.microbatches /
                            (mesh.size(axis::cp | axis::tp) / mesh.size(axis::etp)),
-                  own = moe.experts / mesh.ep;
+                  own = experts.all / mesh.ep;
     const ExpertCapacity rows =
-        ExpertCapacity::of(mesh.ep, tokens, moe.top_k, own, options.exchanges.expert_capacity);
+        ExpertCapacity::of(mesh.ep, tokens, experts.chosen, own, options.exchanges.expert_capacity);
     const std::string more =
         rows.later == 0 ? ", as many as can come"
         : engine.uses_expert_blocks()
@@ -96,55 +87,49 @@ std::string divided_experts_text(const MoeConfig& moe, const MeshShape& mesh, co
     return fmt::format(
         "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
         "(model.non_blocking_capacity_factor = {})",
-        mesh.ep, own, moe.experts, with_commas(rows.first), more, options.exchanges.expert_capacity);
+        mesh.ep, own, experts.all, with_commas(rows.first), more, options.exchanges.expert_capacity);
 }
 
 }  // namespace
 
-std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
-                                      std::optional<int64_t> memory_limit) {
+Findings describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
+                      std::optional<int64_t> memory_limit) {
     const EngineOptions& options = engine.options();
-    std::vector<std::string> lines = {
-        mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
-                          : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
-        model_text(engine.config(), options.training.seq_len),
-        fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
-                    name_of(options.types.compute), gradients_text(options.types)),
-        batch_text(config, mesh, options)};
+    Findings found;
+    const auto add = [&](const std::string& text) { found.add(Topic::plan, text); };
+    add(mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
+                          : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()));
+    add(model_text(engine.config(), options.training.seq_len));
+    add(fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
+                    name_of(options.types.compute), gradients_text(options.types)));
+    add(batch_text(config, mesh, options));
     if (const std::string frozen = Frozen::text(engine.model().parameters()); !frozen.empty())
-        lines.push_back("Frozen (model.frozen): " + frozen);
-    for (const std::string& line : describe_precision(engine)) lines.push_back(line);
-    if (config.model.print_after_conversion)
-        for (const std::string& line : describe_linear_layers(engine)) lines.push_back(line);
-    if (const std::string optimizers = engine.optimizer().text(engine.model().parameters());
-        optimizers.find(',') != std::string::npos || !options.param_groups.empty())
-        lines.push_back("Optimizer: " + optimizers);
-    if (mesh.cp > 1)
-        lines.push_back(divided_sequences_text(config.parallelism, mesh, options.training.seq_len));
-    if (const DecoderConfig* decoder = engine.config()->decoder()) {
-        if (std::string chunks = chunks_text(*decoder, config.training); !chunks.empty())
-            lines.push_back(std::move(chunks));
-        if (mesh.ep > 1) lines.push_back(divided_experts_text(decoder->moe, mesh, engine));
-    }
+        add("Frozen (model.frozen): " + frozen);
+    found.add(describe_precision(engine));
+    if (config.model.print_after_conversion) found.add(Topic::plan, describe_linear_layers(engine));
+    const Parameters& parameters = engine.model().parameters();
+    if (engine.optimizer().num_optimizers(parameters) > 1 || !options.param_groups.empty())
+        add("Optimizer: " + engine.optimizer().text(parameters));
+    if (mesh.cp > 1) add(divided_sequences_text(config.parallelism, mesh, options.training.seq_len));
+    for (const std::string& note : engine.config()->notes(options.training)) add(note);
+    if (mesh.ep > 1) add(divided_experts_text(mesh, engine));
     if (const std::string recomputed = engine.recompute().text(engine.model().layers_here());
         !recomputed.empty())
-        lines.push_back(recomputed);
-    if (std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
-        lines.push_back(std::move(notice));
-    if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
-    lines.push_back(engine.plan().text(memory_limit));
+        add(recomputed);
+    if (const std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
+        found.add(Topic::plan, notice, Severity::notice);
+    if (config.training.enable_cpu_offload) found.add(describe_offloading(engine));
+    add(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;
         for (const MemoryPlan& plan : plans_of_stages(engine.config(), options))
             totals.push_back(bytes_text(double(plan.total())));
-        lines.push_back("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " +
-                        join(totals, ", "));
+        add("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " + join(totals, ", "));
     }
-    for (const std::string& line : describe_pipeline(config, engine.config(), options.pipeline))
-        lines.push_back(line);
+    found.add(describe_pipeline(config, engine.config(), options.pipeline));
     if (engine.options().overlap_pairs)
-        lines.push_back("Pairs: forward and backward take turns while experts exchange rows");
-    return lines;
+        add("Pairs: forward and backward take turns while experts exchange rows");
+    return found;
 }
 
 }  // namespace coeus

@@ -127,21 +127,21 @@ PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& mode
 
 namespace {
 
-// Layers of multi-token prediction, which are in the last stage.
-int64_t depths_of(const ModelConfig& model) {
-    return model->layers() - model->layers_to_split();
+// The number of layers that are in the last stage however the model is split.
+int64_t layers_at_end(const ModelConfig& model) {
+    return model->all_layers() - model->layers_to_split();
 }
 
-// True if layers of multi-token prediction make the last stage longer than all others.
+// True if these layers make the last stage longer than all others.
 bool has_long_end(const std::vector<ModelPart>& parts, const ModelConfig& model) {
-    if (depths_of(model) == 0) return false;
+    if (layers_at_end(model) == 0) return false;
     int64_t most = 0, last = 0;
     for (const ModelPart& part : parts)
         if (const int64_t layers = model->layers_to_split(part); &part == &parts.back())
             last = layers;
         else
             most = std::max(most, layers);
-    return last + depths_of(model) > most;
+    return last + layers_at_end(model) > most;
 }
 
 // "; ...", or "" if no larger cost of the last stage makes it short enough.
@@ -150,7 +150,7 @@ std::string remedy_of_long_end(Config config, const ModelConfig& model, int rank
         return "; move layers to earlier stages in parallelism.module_fqns_per_model_part";
     int64_t& cost = config.parallelism.pipeline_parallel_last_stage_less_layers;
     try {
-        for (int64_t more = 0; more <= depths_of(model); ++more) {
+        for (int64_t more = 0; more <= layers_at_end(model); ++more) {
             ++cost;
             if (!has_long_end(pipeline_from_deck(config, model, {.pp = ranks}).parts, model))
                 return fmt::format("; set parallelism.pipeline_parallel_last_stage_less_layers = {}", cost);
@@ -162,35 +162,38 @@ std::string remedy_of_long_end(Config config, const ModelConfig& model, int rank
 
 }  // namespace
 
-std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
-                                           const PipelineOptions& pipeline) {
+Findings describe_pipeline(const Config& config, const ModelConfig& model, const PipelineOptions& pipeline) {
+    using Topic = Finding::Topic;
+    using Severity = Finding::Severity;
     const Timetable& table = pipeline.timetable;
     if (table.stages() == 1) return {};
-    const std::string depths =
-        depths_of(model) == 0 ? "" : fmt::format(", {} for further tokens", depths_of(model));
     std::vector<std::string> stages;
-    for (int stage = 0; stage < table.stages(); ++stage) {
-        const bool last = stage + 1 == table.stages();
-        stages.push_back(fmt::format("{}{} (rank {})", model->text(pipeline.parts[size_t(stage)]),
-                                     last ? depths : "", table.placement.rank_of(stage)));
-    }
-    std::vector<std::string> lines = {
+    for (int stage = 0; stage < table.stages(); ++stage)
+        stages.push_back(fmt::format("{} (rank {})", model->text(pipeline.parts[size_t(stage)]),
+                                     table.placement.rank_of(stage)));
+    Findings found;
+    found.add(
+        Topic::plan,
         fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches per local batch, bubble {:.1f} %",
                     table.name, table.ranks(), table.stages(), table.microbatches,
-                    100 * simulate(table).bubble_fraction),
-        "Stages: " + join(stages, "; ")};
+                    100 * simulate(table).bubble_fraction));
+    found.add(Topic::plan, "Stages: " + join(stages, "; "));
     if (table.microbatches < table.stages())
-        lines.push_back(fmt::format(
-            "Notice: {} micro-batches are fewer than the {} stages of the pipeline, so its ranks will idle; "
-            "the number of micro-batches is training.local_batch_size / "
-            "parallelism.pipeline_parallel_microbatch_size",
-            table.microbatches, table.stages()));
+        found.add(
+            Topic::plan,
+            fmt::format(
+                "{} micro-batches are fewer than the {} stages of the pipeline, so its ranks will idle; "
+                "the number of micro-batches is training.local_batch_size / "
+                "parallelism.pipeline_parallel_microbatch_size",
+                table.microbatches, table.stages()),
+            Severity::notice);
     if (has_long_end(pipeline.parts, model))
-        lines.push_back(
-            fmt::format("Notice: the layers of multi-token prediction make the last stage longer than all "
-                        "others, so their ranks will wait for it{}",
-                        remedy_of_long_end(config, model, table.ranks())));
-    return lines;
+        found.add(
+            Topic::plan,
+            fmt::format("{} make the last stage longer than all others, so their ranks will wait for it{}",
+                        model->layers_at_end(), remedy_of_long_end(config, model, table.ranks())),
+            Severity::notice);
+    return found;
 }
 
 }  // namespace coeus

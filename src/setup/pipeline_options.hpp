@@ -5,6 +5,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/models/model_config.hpp"
+#include "coeus/setup/finding.hpp"
 
 namespace coeus {
 
@@ -14,9 +15,8 @@ namespace coeus {
 /// first action that breaks a rule.
 PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh);
 
-/// Lines that a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if
-/// there are fewer micro-batches than stages, and if multi-token prediction makes the last stage the longest.
-std::vector<std::string> describe_pipeline(const Config& config, const ModelConfig& model,
-                                           const PipelineOptions& pipeline);
+/// What a run logs about the pipeline of its deck at the start: schedule and bubble; stages; notices if there
+/// are fewer micro-batches than stages, and if layers that are not split make the last stage the longest.
+Findings describe_pipeline(const Config& config, const ModelConfig& model, const PipelineOptions& pipeline);
 
 }  // namespace coeus

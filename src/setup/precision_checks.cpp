@@ -4,14 +4,13 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "precision_from_deck.hpp"
-#include "precision_matrices.hpp"
 
 namespace coeus {
 
 namespace {
 
 void require_experts(const Config& config, const ModelConfig& model) {
-    if (has_experts(model)) return;
+    if (model->experts().all > 0) return;
     for (const std::string& converter : config.model.converters) {
         if (!converter.starts_with("quantize.grouped_mm.")) continue;
         const std::string kind = converter.substr(converter.rfind('.') + 1);
@@ -40,7 +39,7 @@ std::string part_for_filter(const std::string& name) {
 
 void require_parts_fit(const ModelConfig& model, const EngineOptions& options) {
     const auto built = model->build(options.types, 1, {}, {model.whole()}, {});
-    for (const LayerMatrix& matrix : precision_matrices(*built)) {
+    for (const LayerMatrix& matrix : built->matrices()) {
         const bool mx = has_blocks(matrix.recipe), by_rows = matrix.split == Split::rows;
         if (matrix.recipe == Recipe::none || (!by_rows && matrix.split != Split::cols)) continue;
         if (!mx && (matrix.of_experts || !multiplies_in_8_bits(options))) continue;
@@ -92,10 +91,6 @@ void require_tokens_fit(const EngineOptions& options) {
 }
 
 }  // namespace
-
-bool has_experts(const ModelConfig& model) {
-    return model->decoder() && model->decoder()->has_experts();
-}
 
 bool multiplies_in_8_bits(const EngineOptions& options) {
     return options.machine.backend == Backend::cuda && !options.types.precision.emulate;

@@ -39,33 +39,20 @@ RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
     return {.mode = Mode::blocks, .every = std::max<int64_t>(1, std::stoll(option))};
 }
 
-void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh) {
-    const auto divides = [&](const char* option, int degree, const char* what, int64_t number) {
-        if (number % degree == 0) return;
-        std::vector<std::string> valid;
-        for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
-            if (number % d == 0) valid.push_back(std::to_string(d));
-        throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
-                          number, join(valid, ", "));
-    };
-    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.head_sizes().heads);
-    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.head_sizes().kv_heads);
-    if (config.parallelism.context_parallel_rotate_method == "heads")
-        divides("context_parallel_degree", mesh.cp,
-                "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
-                "tensor_parallel_degree",
-                model.head_sizes().kv_heads / mesh.tp);
-    if (mesh.ep > 1 && !model.has_experts())
-        throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
-                          mesh.ep, model.family, model.flavor);
-    divides("expert_parallel_degree", mesh.ep, "model.moe.num_experts", model.moe.experts);
+void require_mesh_fits(const ModelConfig& model, const MeshShape& mesh, ContextExchange exchange) {
+    const std::string refusal = model->refusal({.tensor = mesh.tp,
+                                                .context = mesh.cp,
+                                                .expert = mesh.ep,
+                                                .context_by_heads = exchange == ContextExchange::heads});
+    if (!refusal.empty()) throw ConfigError("{}", refusal);
 }
 
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
                              const RankMachine& machine) {
-    if (const DecoderConfig* decoder = model->decoder()) require_mesh_fits(*decoder, config, mesh);
+    const ContextParallel context = context_from_deck(config.parallelism);
+    require_mesh_fits(model, mesh, context.exchange);
     EngineOptions options;
     options.types = {.master = storage_dtype(config),
                      .compute = compute_dtype(config),
@@ -78,7 +65,7 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.accumulation = gradient_accumulation_steps(config, mesh.size(axis::dp));
     options.mesh = mesh;
     options.rank = rank;
-    options.exchanges = {.context = context_from_deck(config.parallelism),
+    options.exchanges = {.context = context,
                          .split_loss = !config.parallelism.disable_loss_parallel,
                          .overlap_tokens = config.parallelism.enable_async_tensor_parallel,
                          .expert_capacity = config.model.non_blocking_capacity_factor};

@@ -46,9 +46,7 @@ int dry_run(const CommandLine& command_line, int world_size) {
         log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
     const Findings found = preflight(command_line, ranks);
     for (const Finding& finding : found)
-        log::write(
-            finding.severity == fact || finding.severity == unknown ? log::Level::info : log::Level::warn,
-            finding.text);
+        log::write(finding.is_warning() ? log::Level::warn : log::Level::info, finding.line());
     const int64_t reasons = found.count(refusal) + found.count(refusal_here);
     save_deck(config);
     if (reasons == 0)

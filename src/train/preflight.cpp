@@ -124,11 +124,11 @@ void add_files(Findings& found, const PlannedRun& planned) {
     // if the deck names the folder, absent_files() has reported it
     if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
         found.add(Topic::files, data.absent, Severity::refusal_here);
-    // warnings of a run, which a list of lines has to mark
-    for (const std::string& notice : data.notices) found.add(Topic::files, "Notice: " + notice);
+    // a run logs the data's notices and that on weights as warnings
+    found.add(Topic::files, data.notices, Severity::notice);
     if (const std::string notice = unused_weights_notice(config); !notice.empty())
-        found.add(Topic::files, "Notice: " + notice);
-    if (!config.training.shuffle.value_or(true)) found.add(Topic::files, unshuffled_notice);
+        found.add(Topic::files, notice, Severity::notice);
+    if (!config.training.shuffle.value_or(true)) found.add(Topic::files, unshuffled_notice, Severity::notice);
 }
 
 }  // namespace

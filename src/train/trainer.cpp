@@ -9,7 +9,6 @@
 #include "coeus/metrics/load_history.hpp"
 #include "coeus/session/gpu_memory_use.hpp"
 
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -116,10 +115,8 @@ bool Trainer::train_step(const StepBatch& batch) {
     const int64_t counted =
         exchange(Exchange::count_labels, [&] { return mesh()[axis::dp].all_reduce(batch.counted); });
     if (counted == 0)
-        throw ConfigError(
-            "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
-            "training data",
-            progress_.step + 1, batch.first_sample, batch.first_sample + global_batch() - 1);
+        throw workload_->nothing_counts(progress_.step + 1, batch.first_sample,
+                                        batch.first_sample + global_batch() - 1);
     const int64_t sequences = engine().options().training.sequences;
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine().gives_graphs());
     const bool whole = engine().compute_gradients(
@@ -145,7 +142,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return mesh()[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch();
-    progress_.tokens_seen += global_batch() * workload_->tokens_per_sample();
+    progress_.tokens_seen += tokens_per_step();
     return true;
 }
 
@@ -227,27 +224,8 @@ std::string Trainer::save_in(std::optional<double> left, double needed) {
                  "or checkpoint.load_only = true)";
 }
 
-namespace {
-
-// "the loss is 7.6246, the gradient norm is not a number"
-std::string what_is_not_finite(const StepScalars& scalars) {
-    const auto said = [](double value) -> std::string {
-        if (std::isnan(value)) return "not a number";
-        return std::isinf(value) ? "infinite" : fmt::format("{:.5g}", value);
-    };
-    return fmt::format("the loss is {}, the gradient norm is {}", said(scalars.loss),
-                       said(scalars.grad_norm));
-}
-
-}  // namespace
-
 void Trainer::pass_over() {
     const StepScalars& scalars = engine().scalars();
-    const bool finite = std::isfinite(scalars.loss) && std::isfinite(scalars.grad_norm);
-    // only some ranks may see a value that is not finite
-    if (!guards_->watches_loss() || mesh().world().all_reduce(int64_t(!finite), Reduce::max) != 0)
-        stop_diverged(fmt::format("step {}: {}; the optimizer step was not taken", progress_.step + 1,
-                                  what_is_not_finite(scalars)));
     RunPlace next = progress_.place();
     try {
         const std::string event = guards_->pass_over(next, global_batch(), scalars.loss, scalars.grad_norm);

@@ -88,18 +88,18 @@ void Trainer::describe_start() const {
     std::ranges::copy(rank_.choice().transport().warnings, std::back_inserter(warnings));
     for (const Finding& finding : session_.findings())
         if (finding.topic != Finding::Topic::layers)
-            (finding.severity == Finding::Severity::fact ? lines : warnings).push_back(finding.text);
+            (finding.is_warning() ? warnings : lines).push_back(finding.line());
     lines.push_back(workload_->summary());
     if (const std::string passes = workload_->passes(config_.training.steps * global_batch());
         !passes.empty())
         lines.push_back(fmt::format("{} {} = {}", config_.training.steps,
                                     config_.training.steps == 1 ? "step" : "steps", passes));
-    add_all(hints());
+    for (const Finding& hint : hints()) lines.push_back(hint.line());
     for (const std::string& line : lines) log::info("{}", line);
     for (const std::string& line : warnings) log::warn("{}", line);
 }
 
-std::vector<std::string> Trainer::hints() const {
+Findings Trainer::hints() const {
     StartFacts facts = start_facts(rank_.cpu(), rank_.local_size(), !rank_.device().is_host(), config_);
     facts.gradient_roundings = gradient_roundings(engine());
     std::vector<std::string> hints = start_hints(facts);
@@ -108,12 +108,17 @@ std::vector<std::string> Trainer::hints() const {
         hints.push_back(striping_advice(file_system_of(folder), folder, saving_.full_state_bytes(),
                                         saving_.checkpoints().num_part_files()));
     std::erase(hints, "");
-    for (std::string& hint : hints) hint.insert(0, "Hint: ");
-    return hints;
+    Findings found;
+    found.add(Finding::Topic::advice, hints, Finding::Severity::hint);
+    return found;
 }
 
 int64_t Trainer::global_batch() const {
     return engine().options().step_sequences();
+}
+
+int64_t Trainer::tokens_per_step() const {
+    return global_batch() * workload_->tokens_per_sample();
 }
 
 void Trainer::prepare_folder(bool continues) {
@@ -136,10 +141,10 @@ void Trainer::begin_reporting() {
                             reporting_.gpu());
     saving_.begin([this](const SavedCheckpoint& done) { note_saved(done); });
     // tokens per rank: all ranks that share a data rank's model and sequences share its tokens
-    const double tokens = double(global_batch() * config_.training.seq_len) / rank_.world().size();
+    const double tokens = double(tokens_per_step()) / rank_.world().size();
     reporting_.begin(past(),
                      {.tokens_per_step = tokens,
-                      .flops_per_token = session_.model()->flops_per_token(config_.training.seq_len),
+                      .flops_per_token = session_.model()->flops_per_token(workload_->tokens_per_sample()),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
                       .counted_layers = engine().model().counters().layers},
@@ -205,7 +210,8 @@ void Trainer::continue_from(const Resume& resume) {
 }
 
 void Trainer::start_fresh() {
-    if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
+    if (first_rank() && config_.training.shuffle == false)
+        log::info("{}", Finding{Finding::Topic::files, unshuffled_notice, Finding::Severity::notice}.line());
     if (const std::string path = initial_weights_path(config_); !path.empty())
         on_first_rank(rank_.world(), [&] { workload_->require_encoding_of(path); });
     else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())

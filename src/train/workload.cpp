@@ -23,6 +23,13 @@ public:
     int64_t tokens_per_sample() const override { return data_.training().seq_len(); }
     int64_t samples_per_epoch() const override { return data_.training().num_windows(); }
 
+    ConfigError nothing_counts(int64_t step, int64_t first, int64_t last) const override {
+        return ConfigError(
+            "step {}: no token is a label, so there is no loss (samples {} to {}); check /loss_mask of the "
+            "training data",
+            step, first, last);
+    }
+
     bool validates() const override { return evaluator_.has_value(); }
     std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) override {
         require(evaluator_.has_value(), "a workload without validation cannot validate");

@@ -32,7 +32,7 @@ public:
     std::string name() const override { return "two flows"; }
     std::string shapes() const override { return "two flows"; }
     size_t segments() const override { return blocks_ + 2; }
-    int64_t layers() const override { return int64_t(blocks_); }
+    int64_t all_layers() const override { return int64_t(blocks_); }
     int64_t layers_to_split() const override { return int64_t(blocks_); }
     int64_t layers_to_split(const ModelPart& part) const override;
     std::vector<int64_t> kinds_of_segments() const override;
@@ -50,7 +50,6 @@ public:
     int64_t active_parameters() const override { return parameters(); }
     double flops_per_token(int64_t) const override { return 6.0 * double(parameters()); }
     void require_countable(const BatchShape&) const override {}
-    bool divides_heads(int64_t) const override { return false; }
     std::unique_ptr<Model> build(const StateTypes& types, int64_t positions, const ModelPlace& place,
                                  const std::vector<ModelPart>& parts,
                                  const std::vector<Recompute>& recompute) const override;

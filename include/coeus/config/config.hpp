@@ -382,8 +382,8 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree);
 /// number.
 MeshShape mesh_shape(const Config& config, int ranks);
 
-/// The smallest number of ranks that the degrees allow. If the sharding degree is not fixed, experts may need
-/// more than one shard. Degrees that no number of ranks can have give the largest int.
+/// The smallest number of ranks for which mesh_shape() has a mesh. If the sharding degree is not fixed,
+/// experts may need more than one shard. Degrees that no number of ranks can have give the largest int.
 int fewest_ranks(const Config::Parallelism& degrees);
 
 /// The value of an option, looked up by its name, such as "model.dim". Nothing if it is not set, is a list,

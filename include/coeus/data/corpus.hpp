@@ -2,7 +2,7 @@
 // The user's text: plain files (one document each), JSON Lines or JSON files with a field `text` (one
 // document per object), any of these as .gz or .zst, and folders of these. The text is read as a stream of
 // blocks, of which only a few are in memory at a time. Each block is cut into passages of about a megabyte,
-// which several threads process in parallel.
+// which several threads process in parallel. Token files are cut into the samples of a run in sampler.hpp.
 #pragma once
 
 #include <cstdint>

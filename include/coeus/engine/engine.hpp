@@ -86,6 +86,9 @@ struct EngineOptions {
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
+    /// If several ranks divide the experts: they exchange rows in blocks (BlocksExchange), not in rounds. Not
+    /// set: with graphs, which need blocks. The engine sets exchanges.expert_blocks by it.
+    std::optional<bool> expert_blocks;
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< used if types.offload
 
     /// The sequences of a step, on all ranks together.
@@ -138,8 +141,8 @@ public:
     /// Computes the gradients and the loss of a step, summed over the ranks. `step` counts from 1. `counted`
     /// is the number of what the loss is a mean of (labels that count), on all ranks together. local_batch(i)
     /// returns each of the options().accumulation local batches, which must stay valid until update() is
-    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, unless the
-    /// step is a graph. If it returns false, the step is given up and false is returned.
+    /// called. `goes_on` is called before each local batch except the first, on all ranks alike, but never
+    /// with options().graphs. If it returns false, the step is given up and false is returned.
     bool compute_gradients(
         int64_t step, double learning_rate, int64_t counted, FunctionRef<LocalBatch(int64_t)> local_batch,
         const StepLimits& limits = {}, FunctionRef<bool()> goes_on = [] { return true; });

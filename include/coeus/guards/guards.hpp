@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guards: what a run does about loss spikes and about silent data corruption. After a loss spike the step is
-// skipped, or the run rewinds to a snapshot and skips all samples since then, including those of the spike
-// (Chowdhery et al. 2022, PaLM, section 5.1). record() stores everything on which the decisions depend, so
-// that a resumed run makes the same decisions.
+// Guards: what a run does about a step whose update was refused, since its loss or gradient is not finite or
+// is a spike, and about silent data corruption. After a loss spike the step is skipped, or the run rewinds to
+// a snapshot and skips all samples since then, including those of the spike (Chowdhery et al. 2022, PaLM,
+// section 5.1). record() stores everything on which the decisions depend, so that a resumed run makes the
+// same decisions.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -47,7 +48,8 @@ public:
     void accept(double loss, double norm);
     /// Call it if the update of the step after `place`, with this number of samples, was refused. Sets
     /// `place` to where the run continues; after a rewind, weights and moments are those of that place.
-    /// Returns the event for metrics.jsonl. NotFiniteError after guards.spike_patience spikes in a row.
+    /// Returns the event for metrics.jsonl. NotFiniteError if the loss or the gradient norm is not finite on
+    /// any rank, and after guards.spike_patience spikes in a row.
     std::string pass_over(RunPlace& place, int64_t samples, double loss, double norm);
     /// After a step, and before its checkpoint if there is one (`saves`): compares replicas and takes a
     /// snapshot if these are due. If replicas differ and the run rewinds: as pass_over(), but the same

@@ -3,6 +3,7 @@
 // of floating-point elements, under the names and with the shapes that the places of a model expect.
 // Quantized tensors are decoded while they are read, and only the part that is read.
 // Only the tensors of the text model are seen, under names without text_prefix().
+// file/safetensors.hpp reads the files, and the index if there are several.
 #pragma once
 
 #include "coeus/file/hub_place.hpp"

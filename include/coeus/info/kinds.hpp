@@ -24,7 +24,9 @@ void show_checkpoint(const std::string& file, const Options& options);
 void show_token_file(const std::string& path, const Options& options);
 /// `place`: a folder or a file.
 void show_tokenizer(const std::string& place, const Options& options);
-void show_deck(const std::string& file, const Options& options);
+/// Returns the exit code that follows from what was found: 2 if a run would be refused wherever it starts,
+/// for its deck or its memory. Data and weights are not looked at.
+int show_deck(const std::string& file, const Options& options);
 /// Shows the algorithms of products that are kept in this folder and the folders in it; "": the user's cache.
 void show_products(const std::string& folder);
 /// Prints the step from which `coeus train` with these arguments (without --newest_step) would resume.
@@ -36,8 +38,9 @@ void show_hub_folder(const std::string& folder, const Options& options);
 void show_difference(const std::string& path, const std::string& other);
 void show_run_folder(const std::string& folder, const Options& options);
 
-/// Shows a file or folder of any of these kinds. ConfigError if it does not exist, or is of no kind.
-void show(const std::string& path, const Options& options);
+/// Shows a file or folder of any of these kinds. Returns the exit code: 0, or that of show_deck().
+/// ConfigError if it does not exist, or is of no kind.
+int show(const std::string& path, const Options& options);
 
 /// Prints to stdout. Control characters from files are escaped (printable_lines).
 template <class... Args>

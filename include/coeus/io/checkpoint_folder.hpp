@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run's checkpoints: names of its files, which ones exist, and which ones are kept. Nothing
-// here is collective: functions that change a folder are called on rank 0 only.
+// The folder of a run's checkpoints: names of its files, which ones exist, and which ones are kept. A
+// checkpoint gets its name when all of it is on the disk (checkpoint_file.hpp). Nothing here is collective:
+// functions that change a folder are called on rank 0 only. A run looks for the newest checkpoint that is
+// whole in checkpoint_load.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: grouped-query causal self-attention (Vaswani et al. 2017; Ainslie et al. 2023).
+// Attention: grouped-query causal self-attention (Vaswani et al. 2017; Ainslie et al. 2023), with a sink for
+// each head if it has them (exchanges/kv_exchange.hpp applies them).
 #pragma once
 
 #include "coeus/layers/exchanges/kv_exchange.hpp"

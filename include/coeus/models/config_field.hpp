@@ -17,6 +17,9 @@ enum class FieldKind : uint8_t {
     limit      ///< neither: the longest sequence, the rule for initial values, how experts are balanced
 };
 
+/// Limit of the length of a sequence, in positions.
+inline constexpr int64_t most_positions = int64_t(1) << 40;
+
 struct ConfigField {
     const char* name;           ///< in descriptions; the option "model.<name>" overrides it
     const char* hub = nullptr;  ///< usual key in config.json; null: the family's own code handles it
@@ -45,7 +48,8 @@ struct EnumName {
     Enum value;
 };
 
-/// The divisors of n below and above a wrong value, for messages: "6 or 8".
-std::string divisors_near(int64_t n, int64_t value);
+/// The divisors of n below and above a wrong value, for messages: "6 or 8". Divisors above `most` are not
+/// valid either, so they are left out.
+std::string divisors_near(int64_t n, int64_t value, int64_t most);
 
 }  // namespace coeus

@@ -35,7 +35,7 @@ void for_each_field(ConfigOf<DecoderConfig> auto& c, Visit&& visit) {
     visit(ConfigField{.name = "tied_embeddings", .hub = "tie_word_embeddings"}, c.tied);
     visit(
         ConfigField{
-            .name = "max_seq_len", .hub = "max_position_embeddings", .kind = limit, .most = int64_t(1) << 40},
+            .name = "max_seq_len", .hub = "max_position_embeddings", .kind = limit, .most = most_positions},
         c.max_seq_len);
     visit(ConfigField{.name = "window_period", .kind = constant, .is_later = true}, c.windowed.period);
     visit(ConfigField{.name = "window_first_layer", .kind = constant, .is_later = true, .least = 0},

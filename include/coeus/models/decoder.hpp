@@ -44,6 +44,8 @@ public:
     /// Balances the loads by the biases of this rank's layers with experts.
     void after_update(Exec& exec, const Kernels& kernels, Tensor counts,
                       const StepScalars& scalars) const override;
+    /// The projection of a tied decoder is listed in addition to its table.
+    std::vector<LayerMatrix> matrices() const override;
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
     /// Depths of multi-token prediction: how many tokens after the next one it predicts too.

@@ -63,7 +63,8 @@ struct ModelFamily {
     /// Returns, for such a tensor, the one whose elements it must have; none if it has no meaning.
     std::optional<HubCopy> (*hub_copy_of)(const std::string& tensor,
                                           const DecoderConfig& config) = usually_copied_in_hub;
-    /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none.
+    /// Returns the initial values of a parameter. `layer` is the number of its layer, or 0 if it is in none;
+    /// for multi-token prediction, that of the last layer of the stack.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config) = nullptr;
     /// Declares the parameters of layer declare.layer(), and builds its block. build_block.hpp builds the
     /// parts of usual blocks. Norms and activation functions put their output where `output` says. `tables`

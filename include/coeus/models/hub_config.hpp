@@ -56,7 +56,8 @@ void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
 /// was.
 double without_last_digits(double number);
 
-/// The integer with this key, or `otherwise`. ConfigError if it is less than `least`.
+/// The integer with this key, or `otherwise`. ConfigError if it is less than `least`, or more than the usual
+/// limit of a field (ConfigField::most): what families compute from it must not overflow or fill the memory.
 int64_t at_least(int64_t least, const JsonView& json, const char* key, int64_t otherwise);
 /// ConfigError: two places in config.json contradict each other.
 [[noreturn]] void reject_both(const JsonView& a, const JsonView& b);

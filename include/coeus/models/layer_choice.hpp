@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LayerChoice: some of the layers of a model.
+// LayerChoice: some of the layers of a model: those with a window, without RoPE, with experts
+// (decoder_config.hpp).
 #pragma once
 
 #include <cstdint>

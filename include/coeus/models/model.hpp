@@ -6,6 +6,7 @@
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/objective.hpp"
 #include "coeus/models/batch_kind.hpp"
+#include "coeus/models/precision_plan.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <memory>
@@ -97,6 +98,9 @@ public:
     const std::vector<PartOfLoss>& losses() const { return losses_; }
     /// The counters of all layers, on this rank or not; rows 0: there are none.
     virtual Counters counters() const { return {}; }
+    /// The matrices of the whole model that tokens are multiplied by, and its tables of tokens: those among
+    /// which a run's Precision chooses what is computed in 8 bits.
+    virtual std::vector<LayerMatrix> matrices() const;
     /// Work after the update of a step, as work of the Exec. `counts` are the counters of the step, summed
     /// over all ranks. Writes nothing if scalars.refusals is not 0.
     virtual void after_update(Exec& /*exec*/, const Kernels& /*kernels*/, Tensor /*counts*/,

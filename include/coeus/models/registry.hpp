@@ -17,7 +17,7 @@ std::vector<std::string> family_names();
 const std::vector<std::string>& families_not_built();
 /// Adds a family to those that decks may name, before the program looks for one (run_program.hpp). Its
 /// flavours get its name. ConfigError: the name belongs to a family, also to one not implemented yet; or a
-/// flavour is not valid.
+/// flavour is not valid. After an error, also one of the family's own functions, the family is not there.
 void register_family(ModelFamily family);
 /// Returns the family with this name. If there is none, ConfigError says the nearest name, or that a known
 /// family is not implemented yet.

@@ -8,6 +8,9 @@
 #include "coeus/optim/whole_matrices.hpp"
 #include "coeus/state/offloaded.hpp"
 
+#include <map>
+#include <string>
+
 namespace coeus {
 
 class ParamGroups {
@@ -24,6 +27,8 @@ public:
     /// allocated. ConfigError for a group that takes no parameter, or a parameter that its group's optimizer
     /// cannot update.
     void attach(Parameters& parameters) const;
+    /// The number of different optimizers that update these parameters.
+    size_t num_optimizers(const Parameters& parameters) const;
     /// The number of parameters that each optimizer updates: "Muon for 14 parameters, AdamW for 7".
     std::string text(const Parameters& parameters) const;
     /// The scalars at the beginning of a step: its number (from 1), learning rates and bias corrections; no
@@ -59,6 +64,7 @@ private:
     size_t add(const ParamGroupOptions& options, double base_rate, uint64_t seed);
     const Rule& rule_for(const Param& param) const;
     size_t group_of(const Param& param) const;
+    std::map<std::string, int64_t> parameters_by_optimizer(const Parameters& parameters) const;
     const Optimizer& optimizer_of(const Param& param) const { return *groups_[param.group].optimizer; }
 
     std::vector<Group> groups_;

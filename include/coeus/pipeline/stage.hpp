@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: runs one part of a model over one micro-batch: its segments one after the other. FSDP is handled
-// here and only here: weights and gradients of each unit are leased while its layers run, and the next unit
-// is gathered meanwhile.
+// Stage: runs one part of a model over one micro-batch: its segments one after the other. Which layers it has
+// is decided by models/stage_split.hpp. FSDP is handled here and only here: weights and gradients of each
+// unit are leased while its layers run, and the next unit is gathered meanwhile.
 //
 //   F   forward          flow of the stage before (or the tokens) -> flow for the next; objectives
 //                        compute their losses, and already the gradients of the head, whose logits

@@ -79,10 +79,11 @@ struct Recording {
 };
 
 /// Records a step with options.accumulation local batches on options.rank. With options.graphs, the
-/// computation waits for all queues at the end of each local batch, where a graph ends. Kernels beside the
-/// computation are those of gathers of weights and sums of gradients: casts before and after, scales,
-/// additions to owned gradients. Not for offloaded state (StateTypes::offload), whose transfers are not seen:
-/// ConfigError.
+/// computation waits for all queues at the end of each local batch, where a graph ends, and experts' rows go
+/// to other ranks in blocks (EngineOptions::expert_blocks). In rounds, there are as many rows as memory is
+/// planned for. Kernels beside the computation are those of gathers of weights and sums of gradients: casts
+/// before and after, scales, additions to owned gradients. Not for offloaded state (StateTypes::offload),
+/// whose transfers are not seen: ConfigError.
 Recording record_step(const ModelConfig& config, const EngineOptions& options);
 
 }  // namespace coeus

@@ -23,8 +23,8 @@ EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions&
 /// Collective.
 EngineOptions with_largest_chunks(const ModelConfig& model, const EngineOptions& options, int64_t limit,
                                   const Communicator& world, std::optional<int64_t> of_checkpoint);
-/// A notice if the chunks of a run with `options` are smaller than the largest, or than the checkpoint's;
-/// "" if not, or if the deck chooses the size itself.
+/// The text of a notice if the chunks of a run with `options` are smaller than the largest, or than the
+/// checkpoint's; "" if not, or if the deck chooses the size itself.
 std::string notice_on_chunks(const Config& config, const EngineOptions& options,
                              std::optional<int64_t> of_checkpoint);
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "coeus/predict/memory_advice.hpp"
-#include "coeus/session/finding.hpp"
 #include "coeus/session/planned_run.hpp"
+#include "coeus/setup/finding.hpp"
 
 #include <optional>
 

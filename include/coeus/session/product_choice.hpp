@@ -6,9 +6,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/kernels/product_options.hpp"
-
-#include <string>
-#include <vector>
+#include "coeus/setup/finding.hpp"
 
 namespace coeus {
 
@@ -20,8 +18,9 @@ ProductOptions product_options(const Config& config, const Mesh& mesh, const Eng
 /// True if products of the compute type use TF32.
 bool multiplies_in_tf32(const Config& config, const EngineOptions& options);
 
-/// Lines on options of products without effect, and on products and attention in float32 on GPUs.
-std::vector<std::string> product_notices(const Config& config, const MeshShape& mesh,
-                                         const ModelConfig& model, const EngineOptions& options);
+/// Notices on options of products without effect, and on attention in float32 on GPUs; the fact that products
+/// use TF32.
+Findings product_findings(const Config& config, const MeshShape& mesh, const ModelConfig& model,
+                          const EngineOptions& options);
 
 }  // namespace coeus

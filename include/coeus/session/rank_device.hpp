@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RankDevice: the device on which a rank computes, as the deck asks: the CPU, or a GPU of its host.
+// gpu_placement.hpp says which GPU.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"

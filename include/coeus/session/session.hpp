@@ -5,8 +5,8 @@
 
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/engine/engine.hpp"
-#include "coeus/session/finding.hpp"
 #include "coeus/session/rank.hpp"
+#include "coeus/setup/finding.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/engine/engine.hpp"
+#include "coeus/setup/finding.hpp"
 
 #include <cstdint>
 #include <string>
@@ -12,9 +13,9 @@ namespace coeus {
 
 /// Number of the model's parameters with which layers compute in 8 bits.
 int64_t parameters_in_8_bits(const Engine& engine);
-/// Lines on what is computed in 8 bits, and notices on what may not be meant so; empty if the deck has no
+/// Facts on what is computed in 8 bits, and notices on what may not be meant so; none if the deck has no
 /// converter.
-std::vector<std::string> describe_precision(const Engine& engine);
+Findings describe_precision(const Engine& engine);
 /// If the deck has a converter: one text with a line for each group of equal linear layers, with its recipe
 /// or why it stays in the compute type. Otherwise nothing.
 std::vector<std::string> describe_linear_layers(const Engine& engine);

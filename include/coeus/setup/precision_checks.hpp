@@ -9,8 +9,6 @@
 
 namespace coeus {
 
-/// True if some layers of the model have experts.
-bool has_experts(const ModelConfig& model);
 /// True if GPUs multiply the 8-bit numbers of linear layers as they are. CPUs, and GPUs that emulate such
 /// products, decode them first.
 bool multiplies_in_8_bits(const EngineOptions& options);

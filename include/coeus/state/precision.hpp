@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precision: which layers of a model are computed in 8 bits (torchtitan's model.converters), and with which
-// recipe (kernels/quantization.hpp). It is a run's choice; models/precision_plan.hpp applies it.
+// recipe (kernels/quantization.hpp). It is a run's choice; models/precision_plan.hpp applies it. The types of
+// weights, masters and gradients are in state_types.hpp.
 #pragma once
 
 #include "coeus/deck_names/precision_filter.hpp"

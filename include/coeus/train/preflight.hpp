@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/config/config.hpp"
-#include "coeus/session/finding.hpp"
+#include "coeus/setup/finding.hpp"
 
 namespace coeus {
 

@@ -47,7 +47,7 @@ private:
     /// Logs device, mesh, memory plan and data, one line each, and then the warnings. Only on rank 0.
     void describe_start() const;
     /// Hints on settings of this host that are valid but bad.
-    std::vector<std::string> hints() const;
+    Findings hints() const;
     /// Loads or initialises the weights and the state of the run. True if the run continues from a checkpoint
     /// in its own folder.
     bool load_state();
@@ -100,6 +100,7 @@ private:
     bool first_rank() const { return rank_.is_first(); }
     /// Sequences per step, over all data ranks.
     int64_t global_batch() const;
+    int64_t tokens_per_step() const;
 
     Engine& engine() { return session_.engine(); }
     const Engine& engine() const { return session_.engine(); }

@@ -12,10 +12,10 @@
 
 namespace coeus {
 
-/// Logged at the start of a run with training.shuffle = false.
+/// A notice at the start of a run with training.shuffle = false.
 constexpr const char* unshuffled_notice =
-    "Notice: training.shuffle = false: the data is read in file order; text that is sorted by source or "
-    "subject trains worse";
+    "training.shuffle = false: the data is read in file order; text that is sorted by source or subject "
+    "trains worse";
 
 /// Result of checking the data on this host for a dry run, which does not tokenize text.
 struct DataCheck {

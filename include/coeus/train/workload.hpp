@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workload: the samples that a run trains on and is validated by, of the kind that its model reads.
+// setup/pipeline_options.cpp cuts a local batch into micro-batches.
 #pragma once
 
+#include "coeus/base/error.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/data/step_reader.hpp"
@@ -31,6 +33,10 @@ public:
     virtual int64_t tokens_per_sample() const = 0;
     /// Samples of all training data.
     virtual int64_t samples_per_epoch() const = 0;
+
+    /// The error for a step whose samples, `first` to `last`, have nothing that counts in the loss
+    /// (ReadSamples::counted).
+    virtual ConfigError nothing_counts(int64_t step, int64_t first, int64_t last) const = 0;
 
     virtual bool validates() const = 0;
     /// As Evaluator::run(). Only if validates().

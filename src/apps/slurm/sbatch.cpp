@@ -311,10 +311,10 @@ std::string deck_in_shell(Config config, const Arguments& options) {
 }
 
 // What is known before the run starts, as comments.
-std::string as_comments(const Findings& lines) {
+std::string as_comments(const Findings& found) {
     std::string text;
-    for (const Finding& line : lines)
-        text += "# " + std::regex_replace(line.text, std::regex("\n"), "\n# ") + "\n";
+    for (const Finding& finding : found)
+        text += "# " + std::regex_replace(finding.line(), std::regex("\n"), "\n# ") + "\n";
     return text;
 }
 

@@ -4,15 +4,10 @@
 // index).
 #pragma once
 
-#include "coeus/base/random.hpp"
+#include "stochastic_rounding.hpp"
 #include "team.hpp"
 
 namespace coeus::rows {
-
-/// The random numbers of one step for one parameter.
-COEUS_HD inline RandomStream rounding_stream(uint64_t seed, const ElementPlace& place, uint64_t step) {
-    return RandomStream(seed, place.stream ^ (step * 0x9E3779B97F4A7C15u));
-}
 
 /// Calls f(T, M) for the type of the weights and that of the moments: the same type, or bf16 moments with f32
 /// weights. `dispatch` is the backend's.

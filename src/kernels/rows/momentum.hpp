@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Momentum, and the update of weights along a direction, over a run of elements. bf16 weights are rounded
-// stochastically, as in Adam (adam.hpp).
+// stochastically.
 #pragma once
 
-#include "adam.hpp"
+#include "stochastic_rounding.hpp"
+#include "team.hpp"
 
 namespace coeus::rows {
 

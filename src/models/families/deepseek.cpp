@@ -86,15 +86,20 @@ ScoreFunction score_of_v3(const JsonView& json) {
 
 // The defaults are those of transformers.
 MoeConfig read_experts(const JsonView& json, bool is_v2) {
-    MoeConfig moe = {
-        .experts = at_least(1, json, "n_routed_experts", is_v2 ? 64 : 256),
-        .top_k = is_v2 ? json["num_experts_per_tok"].integer() : at_least(1, json, "num_experts_per_tok", 8),
-        .hidden = at_least(1, json, "moe_intermediate_size", is_v2 ? 1407 : 2048),
-        .scale = json.number("routed_scaling_factor", is_v2 ? 1 : 2.5),
-        .balance_rate = 1e-3};
-    moe.shared_hidden = is_null(json, "n_shared_experts")
-                            ? 0
-                            : at_least(0, json, "n_shared_experts", is_v2 ? 2 : 1) * moe.hidden;
+    MoeConfig moe = {.experts = at_least(1, json, "n_routed_experts", is_v2 ? 64 : 256),
+                     .top_k = at_least(1, json, "num_experts_per_tok", 8),
+                     .hidden = at_least(1, json, "moe_intermediate_size", is_v2 ? 1407 : 2048),
+                     .scale = json.number("routed_scaling_factor", is_v2 ? 1 : 2.5),
+                     .balance_rate = 1e-3};
+    if (is_v2) json["num_experts_per_tok"].integer();  // there is no default
+    if (!is_null(json, "n_shared_experts"))
+        moe.shared_hidden = at_least(0, json, "n_shared_experts", is_v2 ? 2 : 1) * moe.hidden;
+    constexpr int64_t most = ConfigField{}.most;
+    if (const auto shared = json.find("n_shared_experts"); shared && moe.shared_hidden > most)
+        shared->reject(
+            fmt::format("must be at most {} (its product with moe_intermediate_size = {} must be "
+                        "at most {})",
+                        most / moe.hidden, moe.hidden, most));
     if (is_v2) {
         require_hub_constants(json, router_v2);
         for (const char* idle : {"n_group", "topk_group"}) json.find(idle);  // a greedy choice has no groups

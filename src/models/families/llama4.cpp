@@ -142,6 +142,8 @@ DecoderConfig read_text_model(const JsonView& json) {
     if (truth(json, "use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
     const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
     if (!(floor > 0)) json["floor_scale"].reject("must be greater than 0");
+    if (floor > double(most_positions))
+        json["floor_scale"].reject(fmt::format("must be at most {}", most_positions));
     // older files have a number here
     const auto tuning = json.find("attn_temperature_tuning");
     if (tuning ? (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0)

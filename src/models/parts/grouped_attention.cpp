@@ -44,7 +44,7 @@ void require_valid(const GroupedAttentionConfig& a, int64_t dim) {
     require_rope_fits(a);
     if (a.heads % a.kv_heads != 0)
         throw ConfigError("model.n_kv_heads = {}: must divide model.n_heads = {} (nearest: {})", a.kv_heads,
-                          a.heads, divisors_near(a.heads, a.kv_heads));
+                          a.heads, divisors_near(a.heads, a.kv_heads, a.heads));
 }
 
 std::vector<Param> first_weights(const Declare& declare, const GroupedAttentionConfig& a) {

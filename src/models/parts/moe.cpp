@@ -25,16 +25,17 @@ void require_valid(const MoeConfig& m) {
         throw ConfigError(
             "moe.biases = true: experts have biases only if the rows of their gate and up projections take "
             "turns in one matrix (moe.gate_interleaved)");
+    const int64_t most_groups = std::clamp<int64_t>(m.experts / 2, 1, 64);
     if (m.experts % m.groups != 0)
         throw ConfigError(
             "model.moe.num_expert_groups = {}: must divide model.moe.num_experts = {} (nearest: {})",
-            m.groups, m.experts, divisors_near(m.experts, m.groups));
-    const int64_t size = m.experts / m.groups;
-    if (m.groups > 1 && (size < 2 || m.groups > 64))
+            m.groups, m.experts, divisors_near(m.experts, m.groups, most_groups));
+    if (m.groups > most_groups)
         throw ConfigError(
             "model.moe.num_expert_groups = {}: there may be at most 64 groups, each of at least 2 experts, "
             "and there are {} experts (largest: {})",
-            m.groups, m.experts, divisors_near(m.experts, std::min<int64_t>(64, m.experts / 2)));
+            m.groups, m.experts, divisors_near(m.experts, most_groups, most_groups));
+    const int64_t size = m.experts / m.groups;
     if (m.kept_groups > m.groups)
         throw ConfigError(
             "model.moe.num_limited_groups = {}: must be at most model.moe.num_expert_groups = {}",

@@ -108,6 +108,8 @@ void read_scaling_fields(const JsonView& rope, const Lengths& lengths, Scaling& 
     const auto original = number_in_either(lengths.original, rope.find(length_key));
     scaling.original_positions = original ? original->number() : double(lengths.positions);
     if (original && !(scaling.original_positions >= 1)) original->reject("must be at least 1");
+    if (original && scaling.original_positions > double(most_positions))
+        original->reject(fmt::format("must be at most {}", most_positions));
     std::vector<std::string> keys;
     for_each_field(scaling, [&](const ConfigField& field, auto& value) {
         keys.emplace_back(field.hub);

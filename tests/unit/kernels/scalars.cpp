@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of math.hpp, sums, and the decisions that follow from the gradient norm.
-#include "../../../src/kernels/math.hpp"
+#include "../../../src/kernels/rows/stochastic_rounding.hpp"
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"

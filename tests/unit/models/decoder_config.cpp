@@ -7,8 +7,11 @@
 #include "support/catch.hpp"
 #include "support/model.hpp"
 
+#include <cctype>
 #include <cmath>
 #include <functional>
+#include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -46,11 +49,11 @@ TEST_CASE("heads must fit, and the nearest valid numbers are named") {
     CHECK(complaint([](DecoderConfig& c) {
               c.grouped().heads = 7;
               c.grouped().head_dim = 0;
-          }) == "model.n_heads = 7: must divide model.dim = 24 (nearest: 6 or 8)");
+          }) == "model.n_heads = 7: must divide model.dim = 24 (nearest: 6 or 12)");
     CHECK(complaint([](DecoderConfig& c) {
               c.grouped().heads = 48;
               c.grouped().head_dim = 0;
-          }) == "model.n_heads = 48: must divide model.dim = 24 (nearest: 24)");
+          }) == "model.n_heads = 48: must divide model.dim = 24 (nearest: 12)");
     CHECK(complaint([](DecoderConfig& c) { c.grouped().kv_heads = 3; }) ==
           "model.n_kv_heads = 3: must divide model.n_heads = 4 (nearest: 2 or 4)");
     CHECK(complaint([](DecoderConfig& c) { c.grouped().kv_heads = 9; }) ==
@@ -98,6 +101,54 @@ TEST_CASE("RoPE of a part of a head changes neither parameters nor FLOPs") {
     CHECK(part.head_sizes().rotated_dim == 2);
     CHECK(part.parameters() == whole.parameters());
     CHECK(part.flops_per_token(64) == whole.flops_per_token(64));
+}
+
+TEST_CASE("what a message names as the nearest valid numbers is valid") {
+    // all numbers in the parentheses at the end
+    const auto named = [](const std::string& message) {
+        std::vector<int64_t> numbers;
+        for (size_t at = message.rfind('('); at < message.size(); ++at)
+            if (std::isdigit(message[at]) != 0) {
+                size_t digits = 0;
+                numbers.push_back(std::stoll(message.substr(at), &digits));
+                at += digits;
+            }
+        return numbers;
+    };
+    const auto of_heads = [](int64_t dim, int64_t heads) {
+        return complaint([=](DecoderConfig& c) {
+            c.dim = dim;
+            c.grouped() = {.heads = heads, .kv_heads = heads, .head_dim = dim % heads == 0 ? dim / heads : 0};
+        });
+    };
+    const auto of_kv_heads = [](int64_t heads, int64_t kv_heads) {
+        return complaint(
+            [=](DecoderConfig& c) { c.grouped() = {.heads = heads, .kv_heads = kv_heads, .head_dim = 8}; });
+    };
+    const auto of_groups = [](int64_t experts, int64_t groups) {
+        return complaint(
+            [=](DecoderConfig& c) { c.moe = {.experts = experts, .hidden = 8, .groups = groups}; });
+    };
+    const auto check = [&](const auto& complaint_of, int64_t n, int64_t most) {
+        for (int64_t value = 1; value <= most; ++value) {
+            const std::string message = complaint_of(n, value);
+            if (message.empty() || message.find("head_dim") != std::string::npos) continue;
+            CAPTURE(n, value, message);
+            const std::vector<int64_t> near = named(message);
+            CHECK((near.size() == 1 || near.size() == 2));
+            for (const int64_t number : near) CHECK(complaint_of(n, number) == "");
+        }
+    };
+    for (int64_t dim = 2; dim <= 50; dim += 2) check(of_heads, dim, dim + 3);
+    for (int64_t heads = 1; heads <= 24; ++heads) check(of_kv_heads, heads, heads + 3);
+    for (int64_t experts = 1; experts <= 24; ++experts) check(of_groups, experts, experts + 3);
+    for (const int64_t experts : {126, 128, 130, 131, 192}) check(of_groups, experts, experts + 3);
+    // there are more groups than there may be, but not too few experts
+    CHECK(of_groups(7, 7) ==
+          "model.moe.num_expert_groups = 7: there may be at most 64 groups, each of at least 2 experts, and "
+          "there are 7 experts (largest: 1)");
+    CHECK_THAT(of_groups(130, 65), Catch::EndsWith("and there are 130 experts (largest: 26)"));
+    CHECK_THAT(of_groups(12, 7), Catch::EndsWith("must divide model.moe.num_experts = 12 (nearest: 6)"));
 }
 
 TEST_CASE("experts, groups and choices must fit each other") {

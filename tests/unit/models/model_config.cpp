@@ -26,11 +26,15 @@ TEST_CASE("model config: the parts of a decoder are its segments, with and witho
             for (size_t i = 0; i < parts.size(); ++i) {
                 CHECK(parts[i].first == next);
                 CHECK(DecoderPart::of(config, parts[i]) == of_decoder[i]);
-                CHECK(model->text(parts[i]) == of_decoder[i].text());
+                const bool predicts_more = depths > 0 && of_decoder[i].head;
+                CHECK(model->text(parts[i]) ==
+                      of_decoder[i].text() + (predicts_more ? ", 2 for further tokens" : ""));
                 next = parts[i].last;
             }
             CHECK(next == model->segments());
         }
+        CHECK(model->all_layers() == 3 + depths);
+        CHECK(model->layers_to_split() == 3);
     }
 }
 
@@ -64,6 +68,46 @@ TEST_CASE("model config: a batch is refused by the widths of experts and latents
     DecoderConfig latent = plain;
     latent.attention = LatentAttentionConfig{.heads = 1, .head_dim = 2, .kv_rank = 1 << 20};
     CHECK_FALSE(is_countable(latent, tokens));
+}
+
+TEST_CASE("model config: ranks divide the heads and experts of a decoder") {
+    DecoderConfig config = tiny_config();
+    config.grouped().heads = 8;
+    config.grouped().kv_heads = 4;
+    const auto refusal = [&](const DividingRanks& ranks) { return ModelConfig(config)->refusal(ranks); };
+    CHECK(refusal({}).empty());
+    CHECK(refusal({.tensor = 4}).empty());
+    CHECK(refusal({.tensor = 3}) ==
+          "parallelism.tensor_parallel_degree = 3: must divide model.n_heads = 8; valid are 1, 2, 4, 8");
+    CHECK(refusal({.tensor = 8}) ==
+          "parallelism.tensor_parallel_degree = 8: must divide model.n_kv_heads = 4; valid are 1, 2, 4");
+    CHECK(refusal({.tensor = 2, .context = 4}).empty());
+    CHECK(refusal({.tensor = 2, .context = 2, .context_by_heads = true}).empty());
+    CHECK(refusal({.tensor = 2, .context = 4, .context_by_heads = true}) ==
+          "parallelism.context_parallel_degree = 4: must divide the heads (context_parallel_rotate_method = "
+          "\"heads\"), model.n_kv_heads / tensor_parallel_degree = 2; valid are 1, 2");
+    CHECK(refusal({.expert = 2}) ==
+          "parallelism.expert_parallel_degree = 2: llama3 tiny has no experts; set it to 1");
+    set_experts(config, 1);
+    CHECK((ModelConfig(config)->experts().all == 4 && ModelConfig(config)->experts().chosen == 2));
+    CHECK(refusal({.expert = 4}).empty());
+    CHECK(refusal({.expert = 3}) ==
+          "parallelism.expert_parallel_degree = 3: must divide model.moe.num_experts = 4; valid are 1, 2, 4");
+}
+
+TEST_CASE("model config: the projection of a tied decoder is among its matrices") {
+    const auto last_matrix = [](const DecoderConfig& config) {
+        return Decoder(config, {}, 1).matrices().back();
+    };
+    DecoderConfig config = tiny_config();
+    const size_t matrices = Decoder(config, {}, 1).matrices().size();
+    CHECK(last_matrix(config).parameter == "output.weight");
+    config.tied = true;
+    const LayerMatrix projection = last_matrix(config);
+    CHECK(Decoder(config, {}, 1).matrices().size() == matrices);
+    CHECK(projection.parameter == "output.weight");
+    CHECK((projection.outputs == config.vocab && projection.inputs == config.dim));
+    CHECK(projection.always_stays);
 }
 
 TEST_CASE("model config: counts are those of its decoder") {

@@ -58,7 +58,7 @@ Names unused(const Precision& precision) {
 
 }  // namespace
 
-TEST_CASE("quantize: sides are multiples of 16, and of 32 with MX") {
+TEST_CASE("precision plan: sides are multiples of 16, and of 32 with MX") {
     const Precision float8 = {.linear = Recipe::rowwise}, mx = {.linear = Recipe::mx_floor},
                     experts = {.experts = Recipe::mx_rceil, .expert_fqns = {"experts"}};
     CHECK(linear(float8, "a", 48, 80) == Recipe::rowwise);
@@ -72,7 +72,7 @@ TEST_CASE("quantize: sides are multiples of 16, and of 32 with MX") {
     CHECK(linear(experts, "a") == Recipe::none);
 }
 
-TEST_CASE("quantize: names in torchtitan's newest version count too") {
+TEST_CASE("precision plan: names in torchtitan's newest version count too") {
     const auto stays = [](const std::string& filter, const std::string& name) {
         return linear({.linear = Recipe::tensorwise, .filter_fqns = {filter}}, name) == Recipe::none;
     };
@@ -85,7 +85,7 @@ TEST_CASE("quantize: names in torchtitan's newest version count too") {
     CHECK_FALSE(stays("weight", "layers.0.attention.wq"));
 }
 
-TEST_CASE("quantize: a list of names leaves out all others, and a filter some of these") {
+TEST_CASE("precision plan: a list of names leaves out all others, and a filter some of these") {
     const Precision precision = {
         .linear = Recipe::mx_floor, .filter_fqns = {"layers.1"}, .fqns = {"attention", "w2"}};
     CHECK(linear(precision, "layers.0.attention.wq") == Recipe::mx_floor);
@@ -95,7 +95,7 @@ TEST_CASE("quantize: a list of names leaves out all others, and a filter some of
     CHECK(linear(precision, "layers.10.attention.wq") == Recipe::none);
 }
 
-TEST_CASE("quantize: experts are named by their module") {
+TEST_CASE("precision plan: experts are named by their module") {
     const auto converts = [](const std::string& part) {
         return recipe_of_experts({.experts = Recipe::rowwise, .expert_fqns = {part}},
                                  "layers.1.moe.experts.w1", 64, 64) == Recipe::rowwise;
@@ -108,7 +108,7 @@ TEST_CASE("quantize: experts are named by their module") {
     CHECK_FALSE(converts("Experts"));
 }
 
-TEST_CASE("quantize: groups of equal matrices say how they are computed, or why they stay") {
+TEST_CASE("precision plan: groups of equal matrices say how they are computed, or why they stay") {
     using enum Stays;
     const Recipe none = Recipe::none, rowwise = Recipe::rowwise;
     CHECK(lines({.linear = rowwise,
@@ -137,7 +137,7 @@ TEST_CASE("quantize: groups of equal matrices say how they are computed, or why 
     CHECK(small[1] == Line{"layers.0-3.attention.wq", 4, none, too_small, ""});
 }
 
-TEST_CASE("quantize: parts that no name has are found, with the nearest name") {
+TEST_CASE("precision plan: parts that no name has are found, with the nearest name") {
     Precision precision = {.linear = Recipe::rowwise,
                            .filter_fqns = {"output", auto_filter, "", "router.gate", "lm_head"},
                            .fqns = {"qkv_linear.wq"}};

@@ -10,7 +10,10 @@
 #include "support/model.hpp"
 
 #include <memory>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -61,6 +64,17 @@ TEST_CASE("a family is refused if its name is taken or it is incomplete") {
     CHECK_THROWS_AS(find_family("odd_heads"), ConfigError);
 }
 
+TEST_CASE("a family whose block cannot be built is not registered, whatever the error is") {
+    ModelFamily family = family_named("failing");
+    family.own_block = [](const Declare&, const PositionTables&, Output) -> std::unique_ptr<Block> {
+        throw std::runtime_error("no such matrix");
+    };
+    CHECK_THROWS_WITH(register_family(family), "no such matrix");
+    CHECK_THROWS_AS(find_family("failing"), ConfigError);
+    register_family(family_named("failing"));  // the name is free
+    CHECK(find_family("failing").name == "failing");
+}
+
 TEST_CASE("a registered family is found, counted as it declares, and has no form in Hugging Face folders") {
     register_family(family_named("own"));
     CHECK_THROWS_WITH(register_family(family_named("own")), Contains("this name is taken"));
@@ -75,6 +89,22 @@ TEST_CASE("a registered family is found, counted as it declares, and has no form
     CHECK(usual.parameters() > all);
     CHECK_THROWS_WITH(hub_config_of(config),
                       "model.name = \"own\": this family has no form in Hugging Face folders");
+}
+
+TEST_CASE("a registered family: each parameter asks for the initial values of a layer that the model has") {
+    static std::vector<int64_t> asked;
+    ModelFamily family = family_named("by_layer");
+    family.init = [](WeightRole role, int64_t layer, const DecoderConfig& config) {
+        asked.push_back(layer);
+        return usual_init(role, layer, config);
+    };
+    register_family(family);
+    DecoderConfig config = find_flavor(find_family("by_layer"), "tiny");
+    config.mtp.layers = 1;
+    CHECK(config.parameters() > 0);
+    CHECK(Decoder(config, {}, 1).parameters().count() > 0);
+    REQUIRE(config.layers == 2);
+    CHECK(std::set(asked.begin(), asked.end()) == std::set<int64_t>{0, 1});
 }
 
 TEST_CASE("a registered family: recomputation changes no bit") {

@@ -112,6 +112,9 @@ TEST_CASE("a parameter belongs to the first group that takes it, by pattern and 
     CHECK(close(step_of("output.weight"), 0.1 + 0.05, 1e-7));
     const Kinds kinds(groups);
     CHECK(groups.text(kinds.parameters) == "Adam for 1 parameter, AdamW for 5 parameters");
+    CHECK(groups.num_optimizers(kinds.parameters) == 2);
+    const ParamGroups alike(plain, 0, {{.pattern = "w[qk]", .roles = {}, .optimizer = fast}});
+    CHECK(alike.num_optimizers(Kinds(alike).parameters) == 1);
 }
 
 TEST_CASE("each group has its own learning rate and bias correction") {

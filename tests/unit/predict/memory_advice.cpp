@@ -10,6 +10,7 @@
 #include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "support/two_flow_model.hpp"
 
 #include <algorithm>
 #include <set>
@@ -77,6 +78,17 @@ TEST_CASE("memory advice: alternatives train the same sequences on the same numb
     CHECK(different.size() == all.size());
     CHECK(all.front().says == Words{R"(activation_checkpoint.mode = "selective")",
                                     R"(activation_checkpoint.selective_ac_option = "op")"});
+}
+
+TEST_CASE("memory advice: only parameters of a model whose matrices cannot be divided are divided") {
+    const ModelConfig two_flows(std::make_shared<TwoFlowDescription>(3, 6, 11));
+    EngineOptions options = planned(deck, 4).options;
+    options.recompute = {.mode = RecomputeOptions::Mode::blocks};
+    options.training.sequences = 1;
+    const std::vector<Alternative> all = alternatives(two_flows, options);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].says == Words{"parallelism.data_parallel_replicate_degree = 1",
+                               "parallelism.data_parallel_shard_degree = 4"});
 }
 
 TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would") {

@@ -308,9 +308,9 @@ TEST_CASE("a piece of gradients in bfloat16 is converted while the one before is
 
 TEST_CASE("a recording has the rows that go to experts of other ranks, beside the computation") {
     DecoderConfig model = tiny_config(3);
-    model.moe = {.experts = 4, .top_k = 2, .hidden = 8, .normalise = true};
-    EngineOptions options = options_of({.dp_shard = 2, .ep = 2}, 1);
-    options.exchanges.expert_blocks = true;
+    model.moe = {.experts = 8, .top_k = 2, .hidden = 8, .normalise = true};
+    EngineOptions options = options_of({.dp_shard = 4, .ep = 4}, 1);
+    options.graphs = true;
     const Recording r = record_step(model, options);
     const auto rows = operations(r, Purpose::experts, "all_to_all");
     // there and back, in forward and backward; rows and their weights go together
@@ -321,6 +321,43 @@ TEST_CASE("a recording has the rows that go to experts of other ranks, beside th
     const uint32_t weights_of_experts = axis::efsdp;
     CHECK(std::ranges::none_of(r.collectives,
                                [&](const Collective& c) { return c.axes == weights_of_experts; }));
+    // graphs send a block to each rank, twice as large as the mean; weights are float32, one for each row
+    const double tokens = 2 * 32, in_blocks = 4 * (2 * tokens * 2 / 4), row = 2 * double(model.dim);
+    CHECK(bytes_of(r, rows) == 3 * in_blocks * (4 * row + 2 * 4));
+    CHECK(calls_of(r, "rows_in_blocks") == 3);
+}
+
+TEST_CASE("a recording has the exchanges of experts' rows that the step has: blocks with graphs, or rounds") {
+    DecoderConfig model = tiny_config(3);
+    model.moe = {.experts = 8, .top_k = 2, .hidden = 8, .normalise = true};
+    EngineOptions options = options_of({.dp_shard = 4, .ep = 4}, 2);
+    struct Exchanged {
+        size_t rows;
+        int64_t blocks, products;
+        bool operator==(const Exchanged&) const = default;
+    };
+    const auto exchanged = [&] {
+        const Recording r = record_step(model, options);
+        return Exchanged{operations(r, Purpose::experts, "all_to_all").size(), calls_of(r, "rows_in_blocks"),
+                         calls_of(r, "grouped_gemm")};
+    };
+    const Exchanged in_rounds = exchanged();
+    options.graphs = true;
+    const Exchanged in_blocks = exchanged();
+    // a second round brings its rows again for the backward
+    CHECK(in_blocks.rows == 2 * 3 * 4);
+    CHECK(in_rounds.rows == 2 * 3 * (4 + 5));
+    CHECK(in_blocks.blocks == 2 * 3);
+    CHECK(in_rounds.blocks == 0);
+    CHECK(in_rounds.products > in_blocks.products);
+    options.expert_blocks = false;
+    CHECK(exchanged() == in_rounds);
+    options.graphs = false;
+    options.expert_blocks = true;
+    CHECK(exchanged() == in_blocks);
+    // there are none on one rank
+    options.mesh = {.dp_shard = 4};
+    CHECK(exchanged().blocks == 0);
 }
 
 TEST_CASE("a recording has the actions of a pipeline rank, and messages on a queue of their own") {

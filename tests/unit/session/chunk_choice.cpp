@@ -64,7 +64,7 @@ SaidOfChunks said_of_chunks(const Words& words, int ranks) {
     SaidOfChunks all;
     for (const Finding& line : preflight(parse_command_line(words), ranks)) {
         if (line.text.starts_with("memory plan per rank")) all.plan = line.text;
-        if (line.text.find("chunks") != std::string::npos) all.chunks = line.text;
+        if (line.text.find("chunks") != std::string::npos) all.chunks = line.line();
     }
     return all;
 }
@@ -121,16 +121,13 @@ TEST_CASE("chunks of logits: a notice says why they are smaller") {
     };
     CHECK(notice(chunk_gib, std::nullopt).empty());
     CHECK(notice(chunk_gib, chunk_gib).empty());
-    CHECK(
-        notice(chunk_gib / 4, std::nullopt) ==
-        "Notice: logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
-    CHECK(
-        notice(chunk_gib / 4, chunk_gib / 4) ==
-        "Notice: logits are computed in chunks of 256 MiB, as in the checkpoint (kernels.logits_chunk_mib)");
-    CHECK(
-        notice(chunk_gib / 4, chunk_gib) ==
-        "Notice: logits are computed in chunks of 256 MiB; with the 1.00 GiB of the checkpoint, a rank would "
-        "not fit into its GPU. The last bits differ from those of a run that was not interrupted");
+    CHECK(notice(chunk_gib / 4, std::nullopt) ==
+          "logits are computed in chunks of 256 MiB; with 1.00 GiB, a rank would not fit into its GPU");
+    CHECK(notice(chunk_gib / 4, chunk_gib / 4) ==
+          "logits are computed in chunks of 256 MiB, as in the checkpoint (kernels.logits_chunk_mib)");
+    CHECK(notice(chunk_gib / 4, chunk_gib) ==
+          "logits are computed in chunks of 256 MiB; with the 1.00 GiB of the checkpoint, a rank would "
+          "not fit into its GPU. The last bits differ from those of a run that was not interrupted");
     Config given = config;
     given.kernels.logits_chunk_mib = 256;
     EngineOptions options;

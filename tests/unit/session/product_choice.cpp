@@ -21,7 +21,12 @@ struct PlannedRun {
     ModelConfig model;
     EngineOptions engine;
 
-    std::vector<std::string> notices() const { return product_notices(config, shape, model, engine); }
+    std::vector<std::string> notices() const {
+        std::vector<std::string> lines;
+        for (const Finding& finding : product_findings(config, shape, model, engine))
+            lines.push_back(finding.line());
+        return lines;
+    }
     ProductOptions options(int rank = 0) const {
         return product_options(config, Mesh::planned(shape, rank), engine, 132);
     }

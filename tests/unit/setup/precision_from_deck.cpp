@@ -42,7 +42,7 @@ std::string planned(const Words& arguments, int ranks = 1) {
     std::string text;
     try {
         for (const Finding& line : preflight(parse_command_line(small + arguments), ranks))
-            text += line.text + "\n";
+            text += line.line() + "\n";
     } catch (const ConfigError& error) {
         return error.what();
     }
@@ -51,7 +51,7 @@ std::string planned(const Words& arguments, int ranks = 1) {
 
 }  // namespace
 
-TEST_CASE("quantize options: the recipes of decks") {
+TEST_CASE("precision options: the recipes of decks") {
     const auto linear = [](const Words& arguments) { return precision_of(arguments).linear; };
     CHECK_FALSE(precision_of({}).any());
     CHECK_FALSE(precision_of({"--float8.emulate", "--mx.recipe_name=mxfp8_emulated"}).emulate);
@@ -90,7 +90,7 @@ TEST_CASE("quantize options: the recipes of decks") {
                     .emulate);
 }
 
-TEST_CASE("quantize options: GPUs without the products are refused, with the setting that emulates them") {
+TEST_CASE("precision options: GPUs without the products are refused, with the setting that emulates them") {
     const Words a100 = {"--gpu=a100"}, h100 = {"--gpu=h100"};
     CHECK(planned(float8 + a100) ==
           "NVIDIA A100 (sm_80) has no 8-bit products (sm_89 has); set quantize.linear.float8.emulate = true");
@@ -108,7 +108,7 @@ TEST_CASE("quantize options: GPUs without the products are refused, with the set
     CHECK_THAT(planned(mx + Words{"--device=cuda", "--memory=80GiB"}), Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: a line says whether a GPU multiplies the 8-bit numbers of experts") {
+TEST_CASE("precision options: a line says whether a GPU multiplies the 8-bit numbers of experts") {
     const std::string in_bfloat16 =
         "\nProducts of experts are computed in bfloat16 from 8-bit numbers on this GPU\n";
     const std::string in_8_bits = "\nProducts of experts multiply 8-bit numbers on this GPU\n";
@@ -134,7 +134,7 @@ TEST_CASE("quantize options: a line says whether a GPU multiplies the 8-bit numb
                Contains(in_bfloat16) && !Contains("emulated"));
 }
 
-TEST_CASE("quantize options: experts are converted only in a model that has some") {
+TEST_CASE("precision options: experts are converted only in a model that has some") {
     CHECK(planned(experts("float8")) ==
           "model.converters: quantize.grouped_mm.float8 converts experts, but llama3 debugmodel has no "
           "experts; remove it");
@@ -145,7 +145,7 @@ TEST_CASE("quantize options: experts are converted only in a model that has some
     CHECK_THAT(planned(float8 + Words{"--float8.moe_fqns_prototype="}), Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, and of 32 with MX") {
+TEST_CASE("precision options: tensor parallelism leaves multiples of 16 on GPUs, and of 32 with MX") {
     const auto tp = [](int degree) {
         return Words{"--parallelism.tensor_parallel_degree=" + std::to_string(degree)};
     };
@@ -187,7 +187,7 @@ TEST_CASE("quantize options: tensor parallelism leaves multiples of 16 on GPUs, 
                Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPUs, and of 32 with MX") {
+TEST_CASE("precision options: tokens of a micro-batch are a multiple of 16 on GPUs, and of 32 with MX") {
     const Words h100 = {"--gpu=h100"};
     const auto tokens = [](int sequences, int seq_len, int cp = 1, int tp = 1) {
         return Words{fmt::format("--training.local_batch_size={}", sequences),
@@ -234,7 +234,7 @@ TEST_CASE("quantize options: tokens of a micro-batch are a multiple of 16 on GPU
                Contains("In 8 bits: "));
 }
 
-TEST_CASE("quantize options: outputs that GPUs cannot write as results of 8-bit products are noticed") {
+TEST_CASE("precision options: outputs that GPUs cannot write as results of 8-bit products are noticed") {
     const Words rows_of_264 = {"--model.n_heads=64", "--model.n_kv_heads=1", "--model.head_dim=4"},
                 rows_of_272 = {"--model.n_heads=32", "--model.n_kv_heads=1", "--model.head_dim=8"},
                 h100 = {"--gpu=h100"};
@@ -247,7 +247,7 @@ TEST_CASE("quantize options: outputs that GPUs cannot write as results of 8-bit 
     CHECK_THAT(planned(float8 + rows_of_264), Contains("In 8 bits: ") && !Contains(notice));
 }
 
-TEST_CASE("quantize options: a dry run prints the recipe of each layer, or why it stays") {
+TEST_CASE("precision options: a dry run prints the recipe of each layer, or why it stays") {
     const std::string text = planned(float8 + Words{"--float8.filter_fqns=output", "--model.n_layers=2",
                                                     "--model.ffn_hidden=776", "--model.vocab_size=1000"});
     INFO(text);
@@ -304,7 +304,7 @@ TEST_CASE("quantize options: a dry run prints the recipe of each layer, or why i
 }
 
 TEST_CASE(
-    "quantize options: names that no layer has are noticed, and converters that convert nothing are "
+    "precision options: names that no layer has are noticed, and converters that convert nothing are "
     "warnings") {
     CHECK_THAT(
         planned(float8 + Words{"--float8.filter_fqns=outptu,auto_filter_small_kn,attention"}),

@@ -41,7 +41,7 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 
 std::vector<std::string> lines_of(const Words& words, int ranks) {
     std::vector<std::string> texts;
-    for (const Finding& line : preflight(parse_command_line(words), ranks)) texts.push_back(line.text);
+    for (const Finding& line : preflight(parse_command_line(words), ranks)) texts.push_back(line.line());
     return texts;
 }
 
@@ -326,6 +326,17 @@ TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     CHECK_THAT(notice({"--parallelism.fsdp_reshard_after_forward=never"}, 2),
                Contains("if gathered weights are kept (fsdp_reshard_after_forward)"));
     CHECK(notice({}, 2).empty());
+}
+
+TEST_CASE("dry run: a line tells which optimizers update how many parameters, if there are several") {
+    const auto line = [](const Words& more) {
+        Words words = {decks + "/llama3_debug.toml", "--dry_run"};
+        words.insert(words.end(), more.begin(), more.end());
+        return line_with(lines_of(words, 1), "Optimizer: ");
+    };
+    CHECK(line({}).empty());
+    CHECK(line({"--optimizer.name=Adam"}).empty());
+    CHECK_THAT(line({"--optimizer.name=Muon"}), Contains("AdamW for ") && Contains("Muon for "));
 }
 
 TEST_CASE("dry run: a line tells where chunks begin if documents share sequences that have several") {

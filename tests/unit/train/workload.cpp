@@ -29,6 +29,9 @@ TEST_CASE(
         CHECK(workload->tokens_per_sample() == 3);
         CHECK(workload->samples_per_epoch() == 24);
         CHECK_FALSE(workload->validates());
+        CHECK(std::string(workload->nothing_counts(2, 4, 7).what()) ==
+              "step 2: no token is a label, so there is no loss (samples 4 to 7); check /loss_mask of the "
+              "training data");
         const auto reader = workload->reader();
         reader->reserve(2);
         const ReadSamples read = reader->read(5, 2, 1);

@@ -21,7 +21,7 @@ struct ExchangeOptions {
     bool split_loss = true;       ///< see loss_exchange.hpp
     bool overlap_tokens = false;  ///< see sequence_parallel.hpp
     double expert_capacity = 2;   ///< see ExpertCapacity
-    bool expert_blocks = false;   ///< see BlocksExchange
+    bool expert_blocks = false;   ///< see BlocksExchange; the engine sets it, see EngineOptions
 };
 
 class Exchanges {

@@ -2,7 +2,7 @@
 #include "../../rows/momentum.hpp"
 
 #include "../quantization/largest.hpp"
-#include "rounding.hpp"
+#include "random_bits.hpp"
 
 namespace coeus::cpu {
 

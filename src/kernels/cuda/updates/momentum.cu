@@ -4,7 +4,7 @@
 #include "../launch.hpp"
 #include "../quantization/largest.hpp"
 #include "../rows/team.hpp"
-#include "rounding.hpp"
+#include "random_bits.hpp"
 
 namespace coeus::cuda {
 

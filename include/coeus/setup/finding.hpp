@@ -12,6 +12,8 @@ namespace coeus {
 struct Finding {
     enum class Severity : uint8_t {
         fact,
+        notice,       ///< a fact that may not be meant so, such as a setting without effect
+        hint,         ///< a setting or a place would be better if changed
         unknown,      ///< whether a rank fits is not known, since the device's memory is not
         warning,      ///< a run is not refused
         refusal,      ///< a run would be refused for this reason
@@ -27,11 +29,16 @@ struct Finding {
         files,     ///< checkpoints, weights, data, folders
         schedule,  ///< the learning rate
         speed,     ///< the roofline
-        advice     ///< on memory
+        advice     ///< on memory, cores and places of files
     };
     Topic topic;
-    std::string text;
+    std::string text;  ///< without a mark of its severity
     Severity severity = Severity::fact;
+
+    /// The text as programs print it: after "Notice: " or "Hint: " if it is one of these.
+    std::string line() const;
+    /// True if a log has it among its warnings: a warning, or a reason to refuse a run.
+    bool is_warning() const;
 };
 
 /// What was found, in the order in which it is told.
@@ -43,6 +50,7 @@ public:
     void add(Topic topic, const std::string& text, Severity severity = Severity::fact) {
         all_.push_back({topic, text, severity});
     }
+    void add(const Finding& one) { all_.push_back(one); }
     /// One for each of `texts`.
     void add(Topic topic, const std::vector<std::string>& texts, Severity severity = Severity::fact) {
         for (const std::string& text : texts) add(topic, text, severity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/session/finding.hpp"
+#include "coeus/setup/finding.hpp"
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
@@ -31,4 +31,21 @@ TEST_CASE("findings: exit codes and refusals follow from severities, not from wo
     CHECK(refused.count(refusal) == 2);
     CHECK(refused.exit_code(false) == 2);
     CHECK_THROWS_WITH(refused.require_not_refused(), "damaged\ntoo large");
+}
+
+TEST_CASE("findings: notices and hints are marked by their severity, and are not warnings") {
+    const auto finding = [](Finding::Severity severity) { return Finding{Topic::plan, "text", severity}; };
+    CHECK(finding(notice).line() == "Notice: text");
+    CHECK(finding(hint).line() == "Hint: text");
+    for (const Finding::Severity severity : {fact, notice, hint, unknown})
+        CHECK_FALSE(finding(severity).is_warning());
+    for (const Finding::Severity severity : {fact, unknown, warning, refusal, refusal_here})
+        CHECK(finding(severity).line() == "text");
+    for (const Finding::Severity severity : {warning, refusal, refusal_here})
+        CHECK(finding(severity).is_warning());
+    Findings found;
+    found.add(Topic::plan, "text", notice);
+    found.add(finding(hint));
+    CHECK(found.exit_code(true) == 0);
+    CHECK(found.texts(hint) == std::vector<std::string>{"text"});
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// HeadsExchange: each context-parallel rank gets all tokens of some heads, by an all-to-all before and after
+// attention (Jacobs et al. 2023, DeepSpeed Ulysses).
 #include "coeus/layers/exchanges/context_parallel.hpp"
 
 namespace coeus {

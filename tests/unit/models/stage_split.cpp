@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a decoder is divided into stages: torchtitan's rule, lists of modules, and wrong lists.
-#include "coeus/models/decoder_part.hpp"
+#include "coeus/models/stage_split.hpp"
 
 #include "coeus/models/decoder.hpp"
 #include "support/catch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/session/finding.hpp"
+#include "coeus/setup/finding.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
@@ -7,6 +7,19 @@
 #include <algorithm>
 
 namespace coeus {
+
+std::string Finding::line() const {
+    switch (severity) {
+        case Severity::notice: return "Notice: " + text;
+        case Severity::hint: return "Hint: " + text;
+        default: return text;
+    }
+}
+
+bool Finding::is_warning() const {
+    return severity == Severity::warning || severity == Severity::refusal ||
+           severity == Severity::refusal_here;
+}
 
 int64_t Findings::count(Severity severity) const {
     return std::ranges::count(all_, severity, &Finding::severity);

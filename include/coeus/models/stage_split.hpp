@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which layers of a decoder are in which stage of a pipeline.
+#pragma once
+
+#include "coeus/models/decoder_part.hpp"
+
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// Costs of the modules that are not layers, in layers.
+struct SplitWeights {
+    int64_t embedding = 1;  ///< parallelism.pipeline_parallel_first_stage_less_layers
+    int64_t head = 1;       ///< parallelism.pipeline_parallel_last_stage_less_layers
+};
+
+/// torchtitan's rule: the sum of layers and weights is divided evenly among the stages; if there is a
+/// remainder, the first stages have one more. The weight of the embedding is subtracted from the layers of
+/// the first stage, the weight of the head from those of the last. ConfigError naming the value that is too
+/// large, and its maximum.
+std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, const SplitWeights& weights);
+
+/// Stages from the names of their modules (parallelism.module_fqns_per_model_part). ConfigError naming the
+/// first stage and module that is unknown, missing, listed twice or out of order.
+std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
+                                        const std::vector<std::vector<std::string>>& lists);
+
+}  // namespace coeus
