@@ -43,7 +43,7 @@ public:
     template <class C, class F, class In, class T, class... More>
     __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
         const auto change = [&](int64_t first, auto together) {
-            return [&, g = f(first, together)](int64_t j, Acc<In> input, T& changed, More&... others) {
+            return [&, g = f(first, together)](int64_t j, Acc<In> input, T& changed, auto&... others) {
                 g(j, input, changed, others...);
                 if (copy)
                     noted<C>(largest_.first, load(changed));
