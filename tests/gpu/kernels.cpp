@@ -78,6 +78,8 @@ TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole param
             StepScalars scalars;
             scalars.step = 4;
             scalars.groups[0].learning_rate = 0.3;
+            scalars.groups[0].weight_decay = 0.1;
+            scalars.groups[0].set_factors();
             state.stage(scalars);
             state.bring(exec);
             kernels.adam(exec, {part(0), part(1), part(2), part(4), part(3)}, adam, place, state.scalars());

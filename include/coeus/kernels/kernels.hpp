@@ -79,10 +79,11 @@ struct AdamTensors {
 };
 /// Options of Adam and AdamW.
 struct AdamOptions {
-    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    bool decoupled = true;  ///< AdamW; false: Adam, with the decay added to the gradient
-    uint64_t seed = 0;      ///< seed of stochastic rounding (bf16 master)
-    size_t group = 0;       ///< parameter group, whose scalars in StepScalars are used
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    double decay =
+        0;  ///< decay * weight is added to the gradient (Adam); AdamW has GroupScalars::weight_decay
+    uint64_t seed = 0;  ///< seed of stochastic rounding (bf16 master)
+    size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
 };
 /// Where the elements of a call are in their parameter. The random bits of an element depend only on this.
 struct ElementPlace {
@@ -99,7 +100,6 @@ struct MomentumOptions {
 };
 /// Options of a step of the weights along a direction.
 struct DescentOptions {
-    double weight_decay = 0.1;
     double factor = 1;  ///< multiplies the learning rate in the step, but not in the decay
     uint64_t seed = 0;  ///< seed of stochastic rounding (bf16 master)
     size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used

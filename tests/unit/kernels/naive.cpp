@@ -418,10 +418,8 @@ void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&
     const std::vector<double> before = copy(t.master);
     for (int64_t i = 0; i < t.master.count(); ++i) {
         double w = before[size_t(i)], g = element(t.grad, i) * step.clip;
-        if (o.decoupled)
-            w -= s.learning_rate * o.weight_decay * w;
-        else
-            g += o.weight_decay * w;
+        g += o.decay * w;
+        w -= s.learning_rate * s.weight_decay * w;
         const double m = o.beta1 * element(t.exp_avg, i) + (1 - o.beta1) * g;
         const double v = o.beta2 * element(t.exp_avg_sq, i) + (1 - o.beta2) * g * g;
         const double m_hat = m / s.bias_correction1, v_hat = v / s.bias_correction2;
@@ -451,10 +449,10 @@ void scaled_sum(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b
 }
 void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& o,
              const ElementPlace&, const StepScalars& s) {
-    const double rate = s.groups[o.group].learning_rate;
+    const double rate = s.groups[o.group].learning_rate, decay = s.groups[o.group].weight_decay;
     for (int64_t i = 0; i < master.count(); ++i) {
         double w = element(master, i);
-        w = w - rate * o.weight_decay * w - rate * o.factor * element(direction, i);
+        w = w - rate * decay * w - rate * o.factor * element(direction, i);
         set_element(master, i, w);
         if (compute) set_element(compute, i, w);
     }
