@@ -36,7 +36,15 @@ bool is_product(const std::string& kernel) {
 }
 
 bool is_attention(const std::string& kernel) {
-    return kernel == "attention" || kernel == "attention_backward";
+    return kernel == "attention" || kernel == "merge_attention" || kernel == "attention_backward";
+}
+
+// What kernels beside that of a call move, as a call of its own.
+Call moved_beside(const Call& call) {
+    Call beside;
+    beside.kernel = "add";
+    beside.bytes = call.more_bytes;
+    return beside;
 }
 
 std::optional<double> peak_of(const MachineFile& machine, Dtype type) {
@@ -122,18 +130,22 @@ std::optional<Estimate> Rates::seconds(const Call& call) const {
     if (const auto exact = machine_.calls.find(call.key()); exact != machine_.calls.end())
         return Estimate{exact->second, Source::exact};
     const bool product = is_product(call.kernel), computes = product || is_attention(call.kernel);
-    const double of_memory = machine_.memory_bandwidth > 0 ? call.bytes / machine_.memory_bandwidth : 0;
+    const auto of_peak = [this](double bytes) {
+        return machine_.memory_bandwidth > 0 ? bytes / machine_.memory_bandwidth : 0;
+    };
+    const double of_memory = of_peak(call.bytes);
     if (!computes) {
         if (const std::optional<double> seconds = row_seconds(call)) return Estimate{*seconds, Source::rate};
         if (machine_.memory_bandwidth == 0) return std::nullopt;
         return Estimate{of_memory, Source::peak};
     }
-    const double before = machine_.memory_bandwidth > 0 ? call.more_bytes / machine_.memory_bandwidth : 0;
+    const double beside = product ? of_peak(call.more_bytes)
+                                  : row_seconds(moved_beside(call)).value_or(of_peak(call.more_bytes));
     if (const std::optional<double> flops = product ? product_rate(call) : attention_rate(call))
-        return Estimate{before + std::max(call.flops / *flops, of_memory), Source::rate};
+        return Estimate{beside + std::max(call.flops / *flops, of_memory), Source::rate};
     const std::optional<double> most = peak_of(machine_, call.type);
     if (!most) return std::nullopt;
-    return Estimate{before + std::max(call.flops / *most, of_memory), Source::peak};
+    return Estimate{beside + std::max(call.flops / *most, of_memory), Source::peak};
 }
 
 std::optional<double> Rates::seconds(const std::string& operation, double bytes, RankGroup group) const {

@@ -72,10 +72,10 @@ std::vector<Product> step_products(const StepShape& shape);
 enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
-/// `partial`: results have type acc, and gradients are added to the previous content.
+/// `partial`: results have type acc, and dq is added to the previous content.
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false,
                           bool partial = false);
-KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim);
+KernelCase merge_attention_case(const AttentionShape& shape, bool documents);
 /// With values beside each row; `acc_output`: out is acc.
 KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
                                bool acc_output = false);

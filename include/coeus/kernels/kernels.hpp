@@ -204,15 +204,16 @@ struct Kernels {
     /// optional. Never holds a sequence x sequence matrix (Dao et al. 2022).
     void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                       const AttentionShape& shape);
-    /// Merges attention over two sets of keys. out[T,He] and lse[H,T] (both acc) hold the result for one set
-    /// and get the result for both; other_out and other_lse are the result for the other set.
-    void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse);
+    /// The same over further keys: out[T,He] and lse[H,T] (both acc, and out's rows follow each other) hold
+    /// the result over other keys, and get that over both.
+    void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                            Tensor document_start, const AttentionShape& shape);
     /// out and lse must be the results over all keys that the queries attend to, not only the keys given. dq,
-    /// dk and dv each have the type or acc. They are overwritten, or added to if `accumulate` is set. If they
-    /// are overwritten, they may share memory with q, k and v, each element with its own gradient.
+    /// dk and dv each have the type or acc. They are overwritten; dq is added to if `add_to_dq` is set. What
+    /// is overwritten may share memory with q, k and v, each element with its own gradient.
     void (*attention_backward)(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
-                               const AttentionShape& shape, bool accumulate);
+                               const AttentionShape& shape, bool add_to_dq);
 
     /// Adds one more key to the softmax of each head after attention, with the score sinks[h] (type) and a
     /// value of zeros, so that a query may attend to nothing: out *= e^(lse - l), lse = l, where l =

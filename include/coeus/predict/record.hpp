@@ -20,7 +20,7 @@ struct Call {
     std::array<int64_t, 3> size = {};
     double flops = 0, bytes = 0;
     int launches = 1;
-    double more_bytes = 0;  ///< of kernels before that of the call itself
+    double more_bytes = 0;  ///< of kernels before and after that of the call itself
 
     auto operator<=>(const Call&) const = default;
     /// "gemm bfloat16 nt 4096x12288x4096", "rms_norm bfloat16 67125248 bytes"

@@ -233,7 +233,10 @@ void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tens
             }
 }
 
-void merge_attention(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
+void merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                     const AttentionShape& s) {
+    const OwnedTensor other_out(Dtype::f64, out.shape), other_lse(Dtype::f64, lse.shape);
+    attention(exec, other_out, other_lse, q, k, v, document_start, s);
     const int64_t head_dim = out.cols() / lse.rows();
     for (int64_t h = 0; h < lse.rows(); ++h)
         for (int64_t t = 0; t < lse.cols(); ++t) {
@@ -286,14 +289,10 @@ void attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor va
 }
 
 void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
-                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
+                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool add_to_dq) {
     std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0),
         v_sum(size_t(dv.count()), 0.0);
-    if (accumulate) {
-        q_sum = copy(dq);
-        k_sum = copy(dk);
-        v_sum = copy(dv);
-    }
+    if (add_to_dq) q_sum = copy(dq);
     const int64_t keys = s.keys().count;
     for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t h = 0; h < s.heads; ++h)
