@@ -243,6 +243,10 @@ inline Cost sum_of_squares(double*, Tensor a) {
 inline Cost finish_norm(StepScalars&, double) {
     return {0, 0};
 }
+inline Cost draw(Tensor out, const Init& init, uint64_t, const ElementPlace&) {
+    const bool is_constant = init.std == 0 && init.bound == 0, is_normal = init.std != 0;
+    return {double(out.count()) * (is_constant ? 0 : is_normal ? 60 : 3), bytes(out)};
+}
 inline Cost adam(const AdamTensors& t, const AdamOptions&, const ElementPlace&, const StepScalars&) {
     return {14 * double(t.master.count()), 2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) +
                                                (t.compute ? bytes(t.compute) : 0)};

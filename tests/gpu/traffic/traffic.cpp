@@ -155,6 +155,9 @@ std::vector<TypedCase> traffic_cases() {
                              "scaled_grouped_gemm n 40 x 3 of 4",
                              "scaled_grouped_gemm_weights 40 x 3 of 4",
                              "cast [64, 512] float8_e4m3",
+                             "draw ones 4096 from 0 in runs of 0",
+                             "draw truncated 4096 from 0 in runs of 0",
+                             "draw uniform 1024 from 128 in runs of 64",
                              "zero"})
         list.push_back({aligned(named(name))});
     list.push_back({{"zero strided",

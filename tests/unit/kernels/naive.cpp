@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "naive.hpp"
 
+#include "coeus/base/random.hpp"
 #include "naive_elements.hpp"
 
 #include <algorithm>
@@ -398,15 +399,27 @@ void zero(Exec&, Tensor out) {
     for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
 }
 
+void draw(Exec&, Tensor out, const Init& init, uint64_t seed, const ElementPlace& place) {
+    const RandomStream random(seed, place.stream);
+    const double below = init.bound > 0 && init.std > 0 ? normal_cdf(-init.bound / init.std) : 0;
+    for (int64_t i = 0; i < out.count(); ++i) {
+        const int64_t run = place.run > 0 ? place.run : out.count();
+        const double u =
+            random.uniform(place.first_index + uint64_t(i / run) * place.stride + uint64_t(i % run));
+        set_element(out, i,
+                    init.std > 0     ? init.std * normal_quantile(below + u * (1 - 2 * below))
+                    : init.bound > 0 ? init.bound * (2 * u - 1)
+                                     : init.constant);
+    }
+}
+
 void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&, const StepScalars& step) {
     const GroupScalars& s = step.groups[o.group];
     const std::vector<double> before = copy(t.master);
     for (int64_t i = 0; i < t.master.count(); ++i) {
         double w = before[size_t(i)], g = element(t.grad, i) * step.clip;
-        if (o.decoupled)
-            w -= s.learning_rate * o.weight_decay * w;
-        else
-            g += o.weight_decay * w;
+        g += o.decay * w;
+        w -= s.learning_rate * s.weight_decay * w;
         const double m = o.beta1 * element(t.exp_avg, i) + (1 - o.beta1) * g;
         const double v = o.beta2 * element(t.exp_avg_sq, i) + (1 - o.beta2) * g * g;
         const double m_hat = m / s.bias_correction1, v_hat = v / s.bias_correction2;
@@ -436,10 +449,10 @@ void scaled_sum(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b
 }
 void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& o,
              const ElementPlace&, const StepScalars& s) {
-    const double rate = s.groups[o.group].learning_rate;
+    const double rate = s.groups[o.group].learning_rate, decay = s.groups[o.group].weight_decay;
     for (int64_t i = 0; i < master.count(); ++i) {
         double w = element(master, i);
-        w = w - rate * o.weight_decay * w - rate * o.factor * element(direction, i);
+        w = w - rate * decay * w - rate * o.factor * element(direction, i);
         set_element(master, i, w);
         if (compute) set_element(compute, i, w);
     }
@@ -482,6 +495,7 @@ const Kernels& naive_kernels() {
         .add = add,
         .sum_parts = sum_parts,
         .zero = zero,
+        .draw = draw,
         .sum = nullptr,
         .sum_of_squares = nullptr,
         .finish_norm = nullptr,
