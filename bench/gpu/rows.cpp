@@ -302,6 +302,7 @@ private:
         StepScalars scalars;
         scalars.learning_rate = scalars.groups[0].learning_rate = 1e-4;
         scalars.groups[0].bias_correction1 = scalars.groups[0].bias_correction2 = 0.5;
+        scalars.groups[0].set_factors();
         scalars.squared_norm = 4;
         scalars.step = 7;
         device_.copy(&state.scalars(), &scalars, sizeof scalars);

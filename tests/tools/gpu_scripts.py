@@ -622,7 +622,7 @@ class FirstHour(Script):
                                f"--gpu={self.folder}/mine.toml", "--ranks=2", "--training.global_batch_size=-1",
                                "--parallelism.data_parallel_shard_degree=2"], capture_output=True, text=True)
         self.assertEqual(plan.returncode, 0, plan.stderr + plan.stdout)
-        gathers = re.search(r"^  gathers of weights +([\d.]+)", plan.stdout, re.MULTILINE)
+        gathers = re.search(r"^  gathers of weights +(\d+\.\d)", plan.stdout, re.MULTILINE)
         self.assertGreater(float(gathers[1]), 1e4)  # of the emulation
         for arguments, error in ((["tpp=2"], 'there is no argument "tpp" (did you mean pp?); there are from, to, nvls, transport, cp, '),
                                  (["from=x"], "from = x: it must be a number from 1 to 1e12"), (["from=9", "to=8"], "from = 9: it must be at most to = 8"),
