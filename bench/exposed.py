@@ -33,6 +33,7 @@ MESHES = [
     ("8B, FSDP 8, sums once a step", LLAMA, 8, [f"{P}fsdp_sum_gradients=step"]),
     ("8B, replicas 2, FSDP 4", LLAMA, 8, [f"{P}data_parallel_replicate_degree=2", f"{SHARD}4"]),
     ("8B, FSDP 4, TP 2", LLAMA, 8, [f"{SHARD}4", f"{TP}2"]),
+    ("8B, FSDP 4, TP 2, asynchronous", LLAMA, 8, [f"{SHARD}4", f"{TP}2", f"{P}enable_async_tensor_parallel"]),
     ("8B, TP 8", LLAMA, 8, [f"{SHARD}1", f"{TP}8"]),
     ("8B, TP 8, asynchronous", LLAMA, 8, [f"{SHARD}1", f"{TP}8", f"{P}enable_async_tensor_parallel"]),
     ("8B, FSDP 2, CP 4, all-gather", LLAMA, 8, [f"{SHARD}2", f"{CP}4"]),

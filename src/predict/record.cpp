@@ -49,7 +49,7 @@ Purpose purpose_of(Exchange exchange) {
 // The purpose of what is submitted ahead, before anything waits for it.
 Purpose purpose_of(const std::string& operation, unsigned axes) {
     if (operation == "all_gather") return Purpose::weights;
-    if (operation != "send_receive") return Purpose::others;
+    if (operation != "send_receive" && operation != "peer_copy") return Purpose::others;
     if (axes == axis::pp) return Purpose::stages;
     return axes == axis::tp ? Purpose::tensor : Purpose::context;
 }

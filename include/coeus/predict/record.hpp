@@ -42,7 +42,8 @@ inline constexpr size_t num_purposes = size_t(Purpose::others) + 1;
 /// An operation of this rank with others: a collective, a message, or several of one communicator that begin
 /// together.
 struct Collective {
-    std::string operation;  ///< "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive"
+    std::string operation;  ///< "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive",
+                            ///< "peer_copy" by copy engines
     unsigned axes = 0;      ///< of the mesh
     double bytes = 0;       ///< of the largest operand; of several together, their sum
     Purpose purpose = Purpose::others;

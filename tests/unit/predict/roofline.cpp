@@ -317,6 +317,46 @@ TEST_CASE("context parallel: steps whose attention cuDNN computes in blocks take
     }
 }
 
+TEST_CASE("asynchronous tensor parallelism takes no longer than is asked for, and a dry run advises it") {
+    struct Bar {
+        const char *shards, *ranks;
+        double whole, asynchronous, exposed;  // seconds of a step, share of it
+    };
+    for (const auto& [shards, ranks, whole, asynchronous, exposed] :
+         {Bar{"1", "8", 41.3, 32.0, 0.16}, Bar{"4", "2", 27.3, 25.4, 0.02}}) {
+        CAPTURE(ranks);
+        const MachineFile machine = machine_of_gpu("h100");
+        Words options = {std::string("--parallelism.data_parallel_shard_degree=") + shards,
+                         std::string("--parallelism.tensor_parallel_degree=") + ranks};
+        const PlannedDeck without = planned("roofline_d.toml", 8, options);
+        const Roofline plain = roofline_of(without.model, without.options, machine);
+        options.emplace_back("--parallelism.enable_async_tensor_parallel");
+        const PlannedDeck p = planned("roofline_d.toml", 8, options);
+        const Roofline roofline = roofline_of(p.model, p.options, machine);
+        CHECK(plain.step() <= whole);
+        CHECK(roofline.step() <= asynchronous);
+        CHECK(row_of(roofline, "waits for tensor parallelism") <= exposed * roofline.local_batch);
+        check_communication(roofline);
+        CHECK(plain.other_tokens.value().step == Approx(roofline.step()));
+        CHECK(roofline.other_tokens.value().step == Approx(plain.step()));
+        CHECK_THAT(plain.text(machine, without.options.mesh),
+                   Contains(fmt::format("\n  asynchronous tensor parallelism (parallelism."
+                                        "enable_async_tensor_parallel): a step would take {:.1f} ms",
+                                        1e3 * roofline.step())));
+        CHECK_THAT(
+            roofline.text(machine, p.options.mesh),
+            Contains(fmt::format("\n  without parallelism.enable_async_tensor_parallel: a step would take "
+                                 "{:.1f} ms",
+                                 1e3 * plain.step())));
+        // ranks of several nodes send messages
+        MachineFile small_nodes = machine;
+        small_nodes.ranks_of_node = 1;
+        CHECK(roofline_of(p.model, p.options, small_nodes).local_batch > roofline.local_batch);
+    }
+    const PlannedDeck shards = planned("roofline_d.toml", 8);
+    CHECK_FALSE(roofline_of(shards.model, shards.options, machine_of_gpu("h100")).other_tokens.has_value());
+}
+
 // 1F1B on 4 ranks with 8 micro-batches of one sequence: 3 of 11 turns are idle
 TEST_CASE("a pipeline rank waits for others as its schedule says") {
     const Words options = {"--parallelism.pipeline_parallel_degree=4",
