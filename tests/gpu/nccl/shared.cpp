@@ -114,12 +114,12 @@ std::vector<MeshCase> meshes_for(int ranks) {
 }
 
 // The weights after two steps, one kernel by kernel and one as a graph, or both kernel by kernel.
-struct Trained {
+struct SharedRun {
     std::vector<double> losses;
     std::map<std::string, std::vector<double>> weights;
-    bool operator==(const Trained&) const = default;
+    bool operator==(const SharedRun&) const = default;
 };
-Trained train(MeshCase c, const Communicator& world, bool graphs) {
+SharedRun run_on_shared_gpu(MeshCase c, const Communicator& world, bool graphs) {
     c.graphs = graphs;
     c.local_batches = std::max<int64_t>(c.local_batches, 2);
     Mesh mesh(world.split(0, "world"), c.mesh);
@@ -128,15 +128,15 @@ Trained train(MeshCase c, const Communicator& world, bool graphs) {
     mesh.connect(nccl, few_blocks);
     run.emplace(c, mesh);
     nccl.end_connecting();
-    Trained trained;
+    SharedRun done;
     for (int64_t step = 1; step <= 3; ++step) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
         CHECK(run->step(step, batch));
-        trained.losses.push_back(run->engine.scalars().loss);
+        done.losses.push_back(run->engine.scalars().loss);
     }
-    trained.weights = run->whole(&Storage::master);
+    done.weights = run->whole(&Storage::master);
     run->engine.forget_graphs();
-    return trained;
+    return done;
 }
 
 }  // namespace
@@ -199,8 +199,8 @@ TEST_CASE_METHOD(SharedGpu, "shared NCCL: graphs have the bits of kernel by kern
     for (const MeshCase& c : cases) {
         CAPTURE(c.name());
         set_order(++number + uint64_t(world.rank()));
-        const Trained kernels = train(c, world, false), graphs = train(c, world, true),
-                      twice = train(c, world, true);
+        const SharedRun kernels = run_on_shared_gpu(c, world, false),
+                        graphs = run_on_shared_gpu(c, world, true), twice = run_on_shared_gpu(c, world, true);
         CHECK(graphs == kernels);
         CHECK(twice == graphs);
         by_graphs += graphs == kernels ? 1 : 0;
@@ -217,7 +217,8 @@ TEST_CASE_METHOD(SharedGpu, "shared NCCL: each order of operations ends", "[.][n
     for (const MeshCase& c : cases) {
         if (c.exchanges.expert_capacity == 0.3 || !part.takes_next()) continue;
         CAPTURE(c.name());
-        const Trained kernels = train(c, world, false), graphs = train(c, world, true);
+        const SharedRun kernels = run_on_shared_gpu(c, world, false),
+                        graphs = run_on_shared_gpu(c, world, true);
         CHECK(graphs == kernels);
         equal += graphs == kernels ? 1 : 0;
         show(5, fmt::format(

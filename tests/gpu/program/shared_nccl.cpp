@@ -21,13 +21,14 @@ const Arguments shards = {"--parallelism.data_parallel_shard_degree=2"},
                 tensors = {"--parallelism.tensor_parallel_degree=2"};
 
 std::map<std::string, std::string> shared_by(int emulated_gib, const std::string& fault = "") {
-    return {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
-            {"NCCL_MAX_CTAS", "2"},
-            {"NCCL_BUFFSIZE", "1048576"},
-            {"COEUS_FAULT", fault},
-            // mpirun waits so long after a death before it kills the other ranks
-            {"OMPI_MCA_odls_base_sigkill_timeout", std::to_string(whole_patience(5))},
-            {"COEUS_EMULATED_GIB", std::to_string(emulated_gib)}};
+    std::map<std::string, std::string> environment = {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+                                                      {"NCCL_MAX_CTAS", "2"},
+                                                      {"NCCL_BUFFSIZE", "1048576"},
+                                                      {"COEUS_FAULT", fault},
+                                                      {"COEUS_EMULATED_GIB", std::to_string(emulated_gib)}};
+    // mpirun waits so long after a death before it kills the other ranks
+    if (!fault.empty()) environment["OMPI_MCA_odls_base_sigkill_timeout"] = std::to_string(whole_patience(5));
+    return environment;
 }
 
 fs::path shared_data(const TemporaryFolder& folder) {
