@@ -130,8 +130,8 @@ SharedRun run_on_shared_gpu(MeshCase c, const Communicator& world, bool graphs) 
     nccl.end_connecting();
     SharedRun done;
     for (int64_t step = 1; step <= 3; ++step) {
-        TestBatch batch = batch_of_step(c, uint64_t(step));
-        CHECK(run->step(step, batch));
+        TestBatch samples = batch_of_step(c, uint64_t(step));
+        CHECK(run->step(step, samples));
         done.losses.push_back(run->engine.scalars().loss);
     }
     done.weights = run->whole(&Storage::master);
@@ -160,8 +160,8 @@ TEST_CASE_METHOD(SharedGpu, "shared NCCL: communicators, and the memory of each"
     connected.end_connecting();
     const int64_t allocated = bytes_in_use();
     for (int64_t step = 1; step <= 2; ++step) {
-        TestBatch batch = batch_of_step(c, uint64_t(step));
-        CHECK(run->step(step, batch));
+        TestBatch samples = batch_of_step(c, uint64_t(step));
+        CHECK(run->step(step, samples));
     }
     const int64_t used = bytes_in_use();
     run->engine.forget_graphs();
