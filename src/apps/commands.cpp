@@ -4,6 +4,7 @@
 #include "convert.hpp"
 #include "generate.hpp"
 #include "info.hpp"
+#include "products.hpp"
 #include "report.hpp"
 #include "schedule.hpp"
 #include "slurm/sbatch.hpp"
@@ -20,6 +21,8 @@ const std::vector<Command>& commands() {
         {"info", "show what a file or folder is and contains; --verify checks it", info, info_help, true},
         {"convert", "convert between checkpoints and Hugging Face folders", convert, convert_help, false,
          true, true},
+        {"products", "search for the fastest matrix products of a deck at the GPU's power limit", products,
+         products_help, true, true, true},
         {"report", "show plots and figures of one or more runs: text, HTML, CSV", report, report_help},
         {"sbatch", "print a job script for Slurm that trains a deck", sbatch, sbatch_help, true},
         {"schedule", "show a pipeline schedule: timetable, bubble, activations in memory", schedule,

@@ -63,19 +63,21 @@ void show(const fs::path& path, const Folder& folder) {
         if (kept.timing) width = std::max(width, kept.timing->host.size());
     print("{}: {} product{}\n", path.string(), folder.kept.size(), folder.kept.size() == 1 ? "" : "s");
     if (!folder.kept.empty())
-        print("  {:>8} {:>10}  {:<10}  {:<{}}  {:>6}  {:<9}  {}\n", "TFLOP/s", "ms", "date", "host", width,
-              "driver", "algorithm", "product");
+        print("  {:>8} {:>10} {:>4} {:>5}  {:<10}  {:<{}}  {:>6}  {:<9}  {}\n", "TFLOP/s", "ms", "W", "MHz",
+              "date", "host", width, "driver", "algorithm", "product");
     for (const auto& [name, kept] : folder.kept) {
-        std::string speed = "-", time = "-", date = "-", host = "-", driver = "-";
+        std::string speed = "-", time = "-", watts = "-", clock = "-", date = "-", host = "-", driver = "-";
         if (const auto& timing = kept.timing) {
             speed = fmt::format("{:.1f}", 1e-12 * *cuda::operations_of(kept.problem) / timing->seconds);
             time = fmt::format("{:.4f}", 1e3 * timing->seconds);
+            if (const auto& steady = timing->steady; steady && steady->watts > 0)
+                watts = fmt::format("{}", steady->watts), clock = fmt::format("{}", steady->megahertz);
             date = cuda::date_text(timing->date).substr(0, 10);
             host = timing->host;
             driver = fmt::format("{}.{}", timing->driver / 1000, timing->driver % 1000 / 10);
         }
-        print("  {:>8} {:>10}  {:<10}  {:<{}}  {:>6}  {:<9}  {}\n", speed, time, date, host, width, driver,
-              algorithm_name(kept), kept.problem);
+        print("  {:>8} {:>10} {:>4} {:>5}  {:<10}  {:<{}}  {:>6}  {:<9}  {}\n", speed, time, watts, clock,
+              date, host, width, driver, algorithm_name(kept), kept.problem);
     }
     for (const std::string& name : folder.others)
         print("  skipped {}: it is not an algorithm that Coeus has kept\n", name);

@@ -11,6 +11,10 @@ const Kernels& cuda_kernels() {
 
 void set_product_options(Exec&, const ProductOptions&) {}
 
+std::vector<SearchedProduct> searched_products(Exec&) {
+    return {};
+}
+
 std::string use_cudnn(Exec&) {
     throw ConfigError("this program was built without CUDA (make cuda builds one with it)");
 }

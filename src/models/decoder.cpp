@@ -66,7 +66,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                  const std::vector<Recompute>& recompute)
     : Model(types, place),
       config_(config),
-      batches_(config.mtp.layers),
+      batches_(config.mtp.layers, config.vocab),
       tables_{{positions, config.head_sizes().rotated_dim, config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, temperature_of(config), types.accumulate()}} {

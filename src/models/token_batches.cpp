@@ -2,6 +2,7 @@
 #include "coeus/models/token_batches.hpp"
 
 #include "coeus/base/ignored_label.hpp"
+#include "coeus/base/random.hpp"
 
 #include <algorithm>
 
@@ -66,18 +67,22 @@ Batch TokenBatches::planned(const BatchShape& shape, int ranks) const {
             .further_labels = further};
 }
 
-std::shared_ptr<const LocalBatch> TokenBatches::zeros(const BatchShape& shape) const {
-    struct Zeros {
-        std::vector<int32_t> ids;
+std::shared_ptr<const LocalBatch> TokenBatches::drawn(const BatchShape& shape) const {
+    struct Drawn {
+        std::vector<int32_t> ids, starts;
         LocalBatch batch;
     };
-    const auto zeros = std::make_shared<Zeros>();
-    zeros->ids.resize(size_t(shape.count()));
-    SampleRows& rows = zeros->batch.text;
-    rows = {
-        .sequences = shape.sequences, .seq_len = shape.seq_len, .tokens = zeros->ids, .labels = zeros->ids};
-    if (shape.masks_documents) rows.document_start = zeros->ids;
-    return {zeros, &zeros->batch};
+    const auto drawn = std::make_shared<Drawn>();
+    const RandomStream random(0, "tokens");
+    for (int64_t i = 0; i < shape.count(); ++i)
+        drawn->ids.push_back(int32_t(random.u64(uint64_t(i)) % uint64_t(vocab_)));
+    drawn->batch.text = {
+        .sequences = shape.sequences, .seq_len = shape.seq_len, .tokens = drawn->ids, .labels = drawn->ids};
+    if (shape.masks_documents) {
+        drawn->starts.resize(drawn->ids.size());
+        drawn->batch.text.document_start = drawn->starts;
+    }
+    return {drawn, &drawn->batch};
 }
 
 TokenPart::TokenPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part, int64_t depths,

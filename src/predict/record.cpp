@@ -291,13 +291,13 @@ Recording record_step(const ModelConfig& config, const EngineOptions& options) {
         sums(recorder, beside.reduce, Purpose::gradients);
     std::optional<BesideRecorder> conversions;
     if (beside.convert) conversions.emplace(recorder, *beside.convert, Purpose::gradients);
-    const auto zeros = engine.model().batches().zeros(options.training);
+    const auto drawn = engine.model().batches().drawn(options.training);
     const auto end_graph = [&] {
         if (options.graphs) recorder.finish_queues();
         return true;
     };
     engine.compute_gradients(
-        1, 0, 1, [&](int64_t) { return *zeros; }, {}, end_graph);
+        1, 0, 1, [&](int64_t) { return *drawn; }, {}, end_graph);
     engine.update();
     recorder.stop();
     mesh.observe(nullptr);

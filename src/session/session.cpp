@@ -154,23 +154,25 @@ void Session::require_fits() const {
     });
 }
 
-void Session::take_memory(QueueWatch& watch) {
+void Session::take_memory(QueueWatch& watch, const std::optional<SteadySearch>& search) {
     apply(rank_.cpu());
     Mesh& mesh = rank_.mesh();
     const RankTransport& transport = rank_.choice().transport();
     if (transport.nccl) connect(nccl_, rank_, watch);
     start_up_.phase("memory", [&] { engine_.allocate(mesh, rank_.device()); });
     if (nccl_) nccl_->end_connecting();
-    choose_kernels();
+    choose_kernels(search);
     if (nccl_) log::debug("NCCL: {}", nccl_->text());
 }
 
-void Session::choose_kernels() {
+void Session::choose_kernels(const std::optional<SteadySearch>& search) {
     const Communicator& world = rank_.world();
     if (!rank_.device().is_host())
         together(world, [&] {
-            set_product_options(engine_.exec(), product_options(config_, rank_.mesh(), engine_.options(),
-                                                                rank_.device().multiprocessors()));
+            ProductOptions products =
+                product_options(config_, rank_.mesh(), engine_.options(), rank_.device().multiprocessors());
+            products.steady = search;
+            set_product_options(engine_.exec(), products);
         });
     const AttentionReport attention = choose_attention(config_, world, rank_.choice().attention(),
                                                        engine_.exec(), engine_.layer_memory().attention);

@@ -671,7 +671,7 @@ part_kernels() {
         case $program$tiny in
             gpu_rowsyes) set -- --small ;;
             gpu_groupedyes) set -- "$kernel" 2 40 32 48 ;;
-            gpu_gemmyes) set -- 16 ;;
+            gpu_gemmyes) set -- ${kernel:+--steady 1e-6} 16 ;;
             gpu_attentionyes) set -- 1 16 2 2 16 ;;
         esac
         name=$program${kernel:+-$kernel} what=$program${kernel:+ $kernel}
@@ -687,6 +687,7 @@ part_kernels() {
 60 gpu_grouped decoded+tma
 60 gpu_grouped decoded
 60 gpu_grouped codes
+120 gpu_gemm --steady
 END
 }
 

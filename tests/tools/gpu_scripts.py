@@ -615,7 +615,7 @@ class FirstHour(Script):
                          "- **gpu_grouped wgmma**: exit code 139: error: illegal access (logs/gpu_grouped-wgmma.log)")
         pages = [title for title in report if title.startswith("gpu_")]
         self.assertEqual(pages, ["gpu_rows", "gpu_attention", "gpu_gemm", "gpu_grouped wgmma+tma", "gpu_grouped wgmma", "gpu_grouped mma",
-                                 "gpu_grouped decoded+tma", "gpu_grouped decoded", "gpu_grouped codes"])
+                                 "gpu_grouped decoded+tma", "gpu_grouped decoded", "gpu_grouped codes", "gpu_gemm --steady"])
         for kernel in self.kernels:
             self.assertEqual(report[f"gpu_grouped {kernel}"].split("\n")[2], f"rates of {kernel} 2 40 32 48")
 
@@ -842,7 +842,7 @@ class FirstHour(Script):
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
         self.assertEqual(list(failed), ["facts", "start", "bits", "gpu_rows", "gpu_attention", "gpu_gemm", "gpu_grouped wgmma+tma",
                                         "gpu_grouped wgmma", "gpu_grouped mma", "gpu_grouped decoded+tma", "gpu_grouped decoded",
-                                        "gpu_grouped codes", "tests", "initcheck", "bench, 1 rank(s)", "nsys", "ncu, adam", "ncu, norms",
+                                        "gpu_grouped codes", "gpu_gemm --steady", "tests", "initcheck", "bench, 1 rank(s)", "nsys", "ncu, adam", "ncu, norms",
                                         "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
                                         "ncu, experts-wgmma", "ncu, experts-tma"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")

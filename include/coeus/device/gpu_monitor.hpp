@@ -16,6 +16,7 @@ namespace coeus {
 struct GpuSample {
     std::optional<uint64_t> memory_used, memory_total;  ///< bytes, of all processes on the GPU
     std::optional<double> power, power_limit;           ///< watts
+    std::optional<double> energy;                       ///< joules since the driver was loaded
     std::optional<int> sm_clock, memory_clock;          ///< MHz, current
     std::optional<int> temperature;                     ///< degrees Celsius
     std::optional<int> utilisation;                     ///< percent of the time during which a kernel ran
@@ -25,6 +26,10 @@ struct GpuSample {
 /// The reasons why the clocks are below their maximum: "power cap", "thermal", "hardware slow-down, thermal
 /// (hardware)", ... Empty if nothing limits them, and for an idle GPU.
 std::string throttle_text(uint64_t throttle_reasons);
+
+/// What other processes do on a GPU that this process has not used yet: "98 % busy, 30 GiB in use"; empty if
+/// they leave it alone.
+std::string use_by_others(const GpuSample& sample);
 
 class GpuMonitor {
 public:

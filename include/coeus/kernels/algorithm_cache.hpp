@@ -22,9 +22,14 @@ struct Timing {
     int64_t date = 0;    ///< seconds since 1970
     std::string host;    ///< without spaces
     int driver = 0;      ///< the CUDA version that it knows, 13000 for 13.0
+    /// Of a steady search: watts of the GPU, and MHz of its multiprocessors; 0: not known.
+    struct Steady {
+        int watts = 0, megahertz = 0;
+    };
+    std::optional<Steady> steady = {};
 
     /// An algorithm that was timed now, on this host.
-    static Timing now(double seconds, int driver);
+    static Timing now(double seconds, int driver, std::optional<Steady> steady = {});
 };
 
 /// What is added to the name of an algorithm's file for that of its timing.
@@ -60,6 +65,8 @@ public:
     std::optional<KeptAlgorithm> keep(const KeptAlgorithm& found);
     /// Replaces the timing of a kept algorithm, if possible. The algorithm's file stays as it is.
     void renew(const KeptAlgorithm& kept) const;
+    /// Keeps this algorithm, whatever was kept before. False if nothing can be kept.
+    bool replace(const KeptAlgorithm& found);
     /// Warns (the first time) that the problem's file is ignored; the next keep() replaces the file.
     void reject(const std::string& problem, const std::string& why);
     /// The file of a problem's algorithm.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -25,6 +26,13 @@ constexpr const char* name_of(ExpertsKernel kernel) {
     return names[size_t(kernel)];
 }
 
+/// A search for the algorithms that are fastest while they hold a GPU at its power limit. The fastest ones of
+/// short turns on a cool GPU are not always these.
+struct SteadySearch {
+    double seconds = 0.3;  ///< of a turn; before the turns of a product the GPU is heated three times as long
+    bool replaces = false;  ///< also replaces a kept algorithm that another one is faster than
+};
+
 struct ProductOptions {
     /// The fastest of the algorithms that cuBLASLt suggests is found at the first use of each shape and kept
     /// in a file below this folder, by GPU and library version. Empty: the first suggestion is used, as it is
@@ -33,6 +41,7 @@ struct ProductOptions {
     /// A kept algorithm is used without a search. If it is timed again and takes 5 % longer than the first
     /// suggestion, a warning says so; it is used nevertheless.
     Recheck recheck = Recheck::none;
+    std::optional<SteadySearch> steady = {};  ///< search so at the first use of each shape, also of kept ones
     int sm_margin = 0;        ///< multiprocessors that products leave free; fewer than the GPU has
     bool allow_tf32 = false;  ///< operands in float32 are rounded to TF32, for tensor cores
     /// Computes products of experts' rows; wgmma and tma also compute those with few rows for each group,
@@ -43,5 +52,27 @@ struct ProductOptions {
 };
 /// Sets the options of this Exec, which must not have run a product yet. Does nothing on the CPU.
 void set_product_options(Exec& exec, const ProductOptions& options);
+
+/// How fast an algorithm is while the GPU does nothing else for long.
+struct SteadySpeed {
+    double seconds = 0;  ///< of one product
+    double watts = 0;    ///< 0: the driver does not tell
+    int megahertz = 0;   ///< of the multiprocessors; 0: the driver does not tell
+};
+
+/// What a steady search found for a product.
+struct SearchedProduct {
+    enum class End : uint8_t { kept, replaced, had_been_kept, cannot_be_kept };
+    std::string problem;         ///< as `coeus info --products` names it
+    double operations = 0;       ///< floating-point operations of one product
+    int algorithms = 0;          ///< how many were compared
+    double shortest_turn = 0;    ///< seconds of one product of the algorithm that is fastest in short turns
+    SteadySpeed of_short_turns;  ///< the same algorithm's
+    SteadySpeed best;
+    SteadySpeed used;  ///< of the algorithm that is kept now
+    End end = End::kept;
+};
+/// Those of this Exec so far, in the order of their first use. Empty without ProductOptions::steady.
+std::vector<SearchedProduct> searched_products(Exec& exec);
 
 }  // namespace coeus

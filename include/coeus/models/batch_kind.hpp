@@ -60,8 +60,8 @@ public:
                                             const Device& device) const = 0;
     /// A batch without data, for planning; `ranks` ranks divide each sequence.
     virtual Batch planned(const BatchShape& shape, int ranks) const = 0;
-    /// A local batch of zeros, for a step that is recorded.
-    virtual std::shared_ptr<const LocalBatch> zeros(const BatchShape& shape) const = 0;
+    /// A local batch that nobody wrote, the same each time: for a step that is recorded or timed.
+    virtual std::shared_ptr<const LocalBatch> drawn(const BatchShape& shape) const = 0;
 };
 
 }  // namespace coeus

@@ -12,8 +12,8 @@ namespace coeus {
 class TokenBatches : public BatchKind {
 public:
     /// `depths`: training reads the tokens and labels of so many further places ahead
-    /// (Batch::further_tokens).
-    explicit TokenBatches(int64_t depths = 0) : depths_(depths) {}
+    /// (Batch::further_tokens). The ids of drawn() are below `vocab`.
+    explicit TokenBatches(int64_t depths = 0, int64_t vocab = 1) : depths_(depths), vocab_(vocab) {}
 
     const char* name() const override { return "token ids"; }
     /// The host has: tokens, labels and document starts of two steps of local batches (one in use, one being
@@ -26,11 +26,11 @@ public:
     std::unique_ptr<BatchPart> part(const LocalBatches& batches, const SequencePart& part,
                                     const Device& device) const override;
     Batch planned(const BatchShape& shape, int ranks) const override;
-    /// The zeros are tokens, labels, and starts of documents.
-    std::shared_ptr<const LocalBatch> zeros(const BatchShape& shape) const override;
+    /// Each token is its own label, and each sequence one document.
+    std::shared_ptr<const LocalBatch> drawn(const BatchShape& shape) const override;
 
 private:
-    int64_t depths_;
+    int64_t depths_, vocab_;
 };
 
 class TokenPart : public BatchPart {

@@ -5,6 +5,7 @@
 
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "coeus/session/rank.hpp"
 #include "coeus/setup/finding.hpp"
 
@@ -35,8 +36,9 @@ public:
     void require_fits() const;
 
     /// Binds the process to its cores, connects NCCL, allocates the memory of the plan and chooses the
-    /// kernels, in the phase "memory". `watch` watches NCCL's operations. Logs what was chosen.
-    void take_memory(QueueWatch& watch);
+    /// kernels, in the phase "memory". `watch` watches NCCL's operations. `search`: how products look for
+    /// their algorithms, if not as in a run. Logs what was chosen.
+    void take_memory(QueueWatch& watch, const std::optional<SteadySearch>& search = {});
     /// FLOP/s of this rank's part of its device, if known, in the phase "peak": measured on CPUs. All ranks
     /// of a host measure at the same time, as they compute at the same time.
     std::optional<double> peak_flops();
@@ -59,7 +61,7 @@ public:
     };
 
 private:
-    void choose_kernels();
+    void choose_kernels(const std::optional<SteadySearch>& search);
 
     const Config& config_;
     Rank& rank_;

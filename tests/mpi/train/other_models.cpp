@@ -46,8 +46,8 @@ public:
         return std::make_unique<EchoPart>(tokens_.part(batches, part, device));
     }
     Batch planned(const BatchShape& shape, int ranks) const override { return tokens_.planned(shape, ranks); }
-    std::shared_ptr<const LocalBatch> zeros(const BatchShape& shape) const override {
-        return tokens_.zeros(shape);
+    std::shared_ptr<const LocalBatch> drawn(const BatchShape& shape) const override {
+        return tokens_.drawn(shape);
     }
 
 private:

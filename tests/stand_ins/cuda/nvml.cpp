@@ -71,6 +71,11 @@ int nvmlDeviceGetPowerUsage(void* gpu, unsigned* out) {
 int nvmlDeviceGetEnforcedPowerLimit(void* gpu, unsigned* out) {
     return number("power limit", gpu, out, 700000);
 }
+int nvmlDeviceGetTotalEnergyConsumption(void* gpu, unsigned long long* out) {
+    const int code = answer("energy", gpu);
+    if (code == success) *out = 1234500;
+    return code;
+}
 int nvmlDeviceGetClockInfo(void* gpu, int kind, unsigned* out) {
     if (kind == 1) return number("SM clock", gpu, out, 1755);
     return kind == 2 ? number("memory clock", gpu, out, 2619) : invalid_argument;

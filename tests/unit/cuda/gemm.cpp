@@ -216,6 +216,52 @@ TEST_CASE("a search restores the sums to which a product adds, from the GPU or, 
     emulation::free_memory = emulation::all_memory;
 }
 
+TEST_CASE(
+    "a steady search keeps the algorithm with the least steady time, and replaces another only if told to") {
+    const TemporaryFolder folder;
+    const auto search = [&](const std::array<size_t, 3>& microseconds, bool replaces) {
+        const Suggestions suggestions(microseconds);
+        const Memory& memory = the_gpu().memory();
+        const OwnedTensor a(Dtype::f32, {m, k}, "a", memory), b(Dtype::f32, {k, n}, "b", memory),
+            d(Dtype::f32, {m, n}, "d", memory);
+        Exec exec(the_gpu());
+        exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
+        set_product_options(
+            exec, {.folder = folder.path(), .steady = SteadySearch{.seconds = 2e-5, .replaces = replaces}});
+        cuda_kernels().gemm(exec, d, a.view, b.view, {});
+        cuda_kernels().gemm(exec, d, a.view, b.view, {});
+        const std::vector<SearchedProduct> found = searched_products(exec);
+        REQUIRE(found.size() == 1);
+        CHECK(found[0].problem == kept_in(folder.path()).problem);
+        CHECK(found[0].operations == 2.0 * m * n * k);
+        CHECK(found[0].algorithms == 3);
+        CHECK(found[0].shortest_turn == Approx(found[0].of_short_turns.seconds));
+        CHECK(found[0].best.watts == 0);  // there is no driver to ask
+        return found[0];
+    };
+    using End = SearchedProduct::End;
+    const SearchedProduct first = search({5, 3, 4}, false);
+    CHECK(first.end == End::kept);
+    CHECK(first.best.seconds == Approx(3e-6));
+    CHECK(first.used.seconds == Approx(3e-6));
+    CHECK(number_of(kept_in(folder.path())) == 1);
+    CHECK(kept_in(folder.path()).timing->steady.has_value());
+    // the kept one stays, with its new time
+    const SearchedProduct again = search({2, 6, 4}, false);
+    CHECK(again.end == End::had_been_kept);
+    CHECK(again.best.seconds == Approx(2e-6));
+    CHECK(again.used.seconds == Approx(6e-6));
+    CHECK(number_of(kept_in(folder.path())) == 1);
+    CHECK(kept_in(folder.path()).timing->seconds == Approx(6e-6));
+    const SearchedProduct replaced = search({2, 6, 4}, true);
+    CHECK(replaced.end == End::replaced);
+    CHECK(replaced.used.seconds == Approx(2e-6));
+    CHECK(number_of(kept_in(folder.path())) == 0);
+    CHECK(search({2, 6, 4}, true).end == End::had_been_kept);
+    // a run takes it without a search
+    CHECK(two_products(folder.path()) == no_search);
+}
+
 TEST_CASE("kept algorithms are timed again if they are old or if this is asked for, and used nevertheless") {
     const TemporaryFolder folder;
     {

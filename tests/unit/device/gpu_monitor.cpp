@@ -37,8 +37,8 @@ private:
 };
 
 int absent_figures(const GpuSample& s) {
-    return !s.memory_used + !s.memory_total + !s.power + !s.power_limit + !s.sm_clock + !s.memory_clock +
-           !s.temperature + !s.utilisation + !s.throttle_reasons;
+    return !s.memory_used + !s.memory_total + !s.power + !s.power_limit + !s.energy + !s.sm_clock +
+           !s.memory_clock + !s.temperature + !s.utilisation + !s.throttle_reasons;
 }
 
 constexpr const char* bus = "0000:17:00.0";
@@ -64,6 +64,7 @@ TEST_CASE("GPU monitor: every value, and one library for each monitor") {
             CHECK(s.memory_used == uint64_t(30) << 30);
             CHECK(s.memory_total == uint64_t(80) << 30);
             CHECK(s.power == 650.5);
+            CHECK(s.energy == 1234.5);
             CHECK(s.power_limit == 700.0);
             CHECK(s.sm_clock == 1755);
             CHECK(s.memory_clock == 2619);
@@ -81,8 +82,8 @@ TEST_CASE("GPU monitor: only the values that a GPU does not support are absent")
     const auto monitor = monitor_of();
     REQUIRE(monitor.has_value());
     CHECK(absent_figures(monitor->sample()) == 0);
-    for (const char* query :
-         {"power", "power limit", "SM clock", "memory clock", "temperature", "utilisation", "throttle"}) {
+    for (const char* query : {"power", "power limit", "energy", "SM clock", "memory clock", "temperature",
+                              "utilisation", "throttle"}) {
         CAPTURE(query);
         nvml.unsupported() = query;
         CHECK(absent_figures(monitor->sample()) == 1);
@@ -125,4 +126,14 @@ TEST_CASE("GPU monitor: GPUs that the driver hides from this process") {
     nvml.has_driver() = false;
     CHECK(GpuMonitor::hidden({bus, other}, test::paths::nvml()).empty());
     CHECK(GpuMonitor::hidden({bus, other}, "/absent/libnvidia-ml.so.1").empty());
+}
+
+TEST_CASE("a GPU that others use is told from one that only its driver uses") {
+    CHECK(use_by_others({}).empty());
+    CHECK(use_by_others({.memory_used = uint64_t(600) << 20, .utilisation = 0}).empty());
+    CHECK(use_by_others({.memory_used = uint64_t(30) << 30, .utilisation = 98}) ==
+          "98 % busy, 30.0 GiB in use");
+    CHECK(use_by_others({.memory_used = uint64_t(30) << 30}) == "0 % busy, 30.0 GiB in use");
+    CHECK(use_by_others({.memory_used = uint64_t(600) << 20, .utilisation = 3}) ==
+          "3 % busy, 600 MiB in use");
 }

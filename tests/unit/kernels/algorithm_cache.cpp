@@ -248,3 +248,72 @@ TEST_CASE("the search for a long product is short") {
     });
     CHECK(runs == 6 + 4);
 }
+
+TEST_CASE(
+    "algorithm cache: the timing of a steady search is kept with its watts, and earlier timings are read") {
+    const TemporaryFolder folder;
+    AlgorithmCache cache(folder.path());
+    KeptAlgorithm steady = kept("8x8x8", 1);
+    steady.timing->steady = Timing::Steady{655, 1590};
+    REQUIRE(cache.keep(steady));
+    const std::optional<KeptAlgorithm> found = cache.find("8x8x8");
+    REQUIRE((found && found->timing && found->timing->steady));
+    CHECK(found->timing->steady->watts == 655);
+    CHECK(found->timing->steady->megahertz == 1590);
+    cache.renew(kept("8x8x8", 1));
+    REQUIRE(cache.find("8x8x8")->timing);
+    CHECK_FALSE(cache.find("8x8x8")->timing->steady);
+    // what follows the driver in another way is no timing
+    const std::string path = cache.path_of("8x8x8"), text = kept("8x8x8", 1).timing_text();
+    for (const char* more : {" watts 655", " watts 655 mhz", " mhz 1590 watts 655 "}) {
+        CAPTURE(more);
+        std::ofstream(path + timing_suffix) << text.substr(0, text.size() - 1) << more << "\n";
+        CHECK_FALSE(cache.find("8x8x8")->timing);
+    }
+}
+
+TEST_CASE("algorithm cache: a kept algorithm is replaced only by replace()") {
+    const TemporaryFolder folder;
+    AlgorithmCache cache(folder.path());
+    CHECK(first_of(cache.keep(kept("8x8x8", 1))) == 1);
+    CHECK(first_of(cache.keep(kept("8x8x8", 2))) == 1);
+    CHECK(cache.replace(kept("8x8x8", 3)));
+    CHECK(first_of(cache.find("8x8x8")) == 3);
+    CHECK(cache.find("8x8x8")->timing);
+    CHECK(first_of(cache.keep(kept("8x8x8", 4))) == 3);
+    CHECK_FALSE(AlgorithmCache("").replace(kept("8x8x8", 5)));
+}
+
+TEST_CASE("a steady search lets the best four of short turns, and the kept one, decide in long turns") {
+    const std::vector<double> in_short = {7, 2, 3, 4, never, 5, 6};
+    std::vector<double> in_long = {0.5, 9, 8, 7, never, 6, 0.1};
+    std::vector<std::pair<int, int>> turns;
+    const auto search = [&](int had) {
+        turns.clear();
+        return steadiest(
+            int(in_short.size()), had, 20, [&](int i) { return in_short[size_t(i)]; },
+            [&](int i, int runs) {
+                turns.emplace_back(i, runs);
+                return in_long[size_t(i)];
+            });
+    };
+    // 60 seconds of the fastest, then two turns of each finalist
+    const Steadiest found = search(-1);
+    CHECK(found.of_short_turns == 1);
+    CHECK(found.shortest_turn == 2);
+    CHECK(found.number == 5);
+    CHECK(turns == std::vector<std::pair<int, int>>{
+                       {1, 30}, {1, 10}, {2, 6}, {3, 5}, {5, 4}, {1, 10}, {2, 6}, {3, 5}, {5, 4}});
+    CHECK(found.means[5] == 6);
+    CHECK(found.means[1] == 9);
+    CHECK(found.means[0] == never);
+    // also if it is not among the best four
+    CHECK(search(6).number == 6);
+    CHECK(turns.size() == 11);
+    CHECK(search(4).number == 5);  // it cannot be run
+    CHECK(turns.size() == 9);
+    const Steadiest none = steadiest(
+        2, 0, 1, [](int) { return never; }, [](int, int) { return 1.0; });
+    CHECK(none.number == 0);
+    CHECK(none.shortest_turn == never);
+}

@@ -5,6 +5,8 @@
 #include "support/catch.hpp"
 #include "support/model.hpp"
 
+#include <algorithm>
+
 using namespace coeus;
 using namespace coeus::test;
 
@@ -56,4 +58,20 @@ TEST_CASE("batch part: a local batch of another shape than planned is refused, a
     const Batch brought = part.bring(exec, 1);
     CHECK(brought.sequences == 1);
     CHECK(brought.tokens.count() == 4);
+}
+
+TEST_CASE("token batches: drawn ids are below the vocabulary, differ, and are the same each time") {
+    const TokenBatches batches(0, 5);
+    const BatchShape shape = {.sequences = 3, .seq_len = 8, .masks_documents = true};
+    const auto drawn = batches.drawn(shape), again = batches.drawn(shape);
+    const SampleRows& rows = drawn->text;
+    REQUIRE(rows.tokens.size() == 24);
+    CHECK(rows.sequences == 3);
+    CHECK(rows.seq_len == 8);
+    CHECK(std::ranges::equal(rows.tokens, rows.labels));
+    CHECK(std::ranges::equal(rows.tokens, again->text.tokens));
+    CHECK(*std::ranges::min_element(rows.tokens) == 0);
+    CHECK(*std::ranges::max_element(rows.tokens) == 4);
+    CHECK(std::ranges::count(rows.document_start, 0) == 24);
+    CHECK(batches.drawn({.sequences = 1, .seq_len = 8})->text.document_start.empty());
 }

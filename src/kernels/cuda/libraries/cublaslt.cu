@@ -9,8 +9,6 @@ namespace coeus::cuda {
 
 namespace {
 
-constexpr int most_suggestions = 8;
-
 cudaDataType_t type_of(Dtype type) {
     switch (type) {
         case Dtype::f32: return CUDA_R_32F;
@@ -147,21 +145,20 @@ void Product::set_scales(const ProductOperands& o) const {
     set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, o.scale_a);
 }
 
-std::vector<Algorithm> Product::suggestions(cublasLtHandle_t handle) const {
-    cublasLtMatmulHeuristicResult_t results[most_suggestions] = {};
+std::vector<Algorithm> Product::suggestions(cublasLtHandle_t handle, int most) const {
+    std::vector<cublasLtMatmulHeuristicResult_t> results(size_t(most), cublasLtMatmulHeuristicResult_t{});
     int found = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, operation_, first_, second_, addend_, result_, preference_,
-                                       most_suggestions, results, &found);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, operation_, first_, second_, addend_, result_, preference_, most, results.data(), &found);
     // a library that lacks vectors of scales for these types may call them invalid
     const bool has_none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                           (scaling_ == Scaling::vectors && status == CUBLAS_STATUS_INVALID_VALUE);
     if (!has_none) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
     std::vector<Algorithm> algorithms;
     for (int i = 0; i < found; ++i)
-        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
-            results[i].workspaceSize <= size_t(workspace::cublaslt))
-            algorithms.push_back(words_of(results[i].algo));
+        if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS &&
+            results[size_t(i)].workspaceSize <= size_t(workspace::cublaslt))
+            algorithms.push_back(words_of(results[size_t(i)].algo));
     return algorithms;
 }
 

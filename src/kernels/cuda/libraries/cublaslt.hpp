@@ -88,9 +88,9 @@ public:
 
     /// Where the scales are; needed before all other calls if there are any.
     void set_scales(const ProductOperands& operands) const;
-    /// The algorithms that need no more than the planned workspace, the one that the library expects to be
-    /// fastest first.
-    std::vector<Algorithm> suggestions(cublasLtHandle_t handle) const;
+    /// At most `most` algorithms that need no more than the planned workspace, the one that the library
+    /// expects to be fastest first.
+    std::vector<Algorithm> suggestions(cublasLtHandle_t handle, int most = 8) const;
     /// True if the algorithm can compute this product in the planned workspace.
     bool takes(cublasLtHandle_t handle, const Algorithm& algorithm) const;
     cublasStatus_t run(cublasLtHandle_t handle, const Algorithm& algorithm, const ProductOperands& operands,

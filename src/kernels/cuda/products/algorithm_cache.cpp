@@ -27,9 +27,12 @@ int64_t date_of(const std::string& text) {
     return strptime(text.c_str(), date_format, &utc) ? int64_t(timegm(&utc)) : 0;
 }
 
+// Versions before steady searches take a text with watts for no timing, and time the algorithm again.
 std::string text_of(const Timing& timing) {
-    return fmt::format("seconds {:.3e} date {} host {} driver {}\n", timing.seconds, date_text(timing.date),
-                       timing.host, timing.driver);
+    return fmt::format(
+        "seconds {:.3e} date {} host {} driver {}{}\n", timing.seconds, date_text(timing.date), timing.host,
+        timing.driver,
+        timing.steady ? fmt::format(" watts {} mhz {}", timing.steady->watts, timing.steady->megahertz) : "");
 }
 
 std::optional<Timing> timing_of(const std::string& text) {
@@ -37,6 +40,8 @@ std::optional<Timing> timing_of(const std::string& text) {
     std::string name, date;
     Timing timing;
     words >> name >> timing.seconds >> name >> date >> name >> timing.host >> name >> timing.driver;
+    if (Timing::Steady steady; words >> name >> steady.watts >> name >> steady.megahertz)
+        timing.steady = steady;
     timing.date = date_of(date);
     return timing.seconds > 0 && text_of(timing) == text ? std::optional(timing) : std::nullopt;
 }
@@ -85,8 +90,8 @@ std::string date_text(int64_t date) {
     return text.data();
 }
 
-Timing Timing::now(double seconds, int driver) {
-    return {seconds, int64_t(time(nullptr)), file_name_of(host_name()), driver};
+Timing Timing::now(double seconds, int driver, std::optional<Steady> steady) {
+    return {seconds, int64_t(time(nullptr)), file_name_of(host_name()), driver, steady};
 }
 
 // The problem, a tab, the words of the algorithm. Coeus 0.2 requires exactly this.
@@ -174,6 +179,11 @@ std::optional<KeptAlgorithm> AlgorithmCache::keep(const KeptAlgorithm& found) {
     if (!is_first) return has_other ? find(found.problem) : std::nullopt;
     if (found.timing) renew(found);
     return found;
+}
+
+bool AlgorithmCache::replace(const KeptAlgorithm& found) {
+    rejected_ = found.problem;
+    return keep(found).has_value();
 }
 
 void AlgorithmCache::renew(const KeptAlgorithm& kept) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace coeus::cuda {
 
@@ -50,6 +51,38 @@ Fastest fastest(int candidates, FunctionRef<double(int)> seconds) {
     const std::vector<double> last = least_seconds(2, [&](int i) { return seconds(finalists[i]); });
     const int winner = first_of_the_best(last);
     return {finalists[winner], last[size_t(winner)]};
+}
+
+Steadiest steadiest(int candidates, int kept, double turn_seconds, FunctionRef<double(int)> seconds,
+                    FunctionRef<double(int, int)> mean) {
+    constexpr size_t finalists = 4;
+    constexpr int long_turns = 2;
+    constexpr double heating_turns = 3, most_runs = 1e6;
+    const std::vector<double> times = least_seconds(candidates, seconds);
+    const int first = first_of_the_best(times);
+    Steadiest found = {.of_short_turns = first,
+                       .shortest_turn = times[size_t(first)],
+                       .number = first,
+                       .means = std::vector<double>(times.size(), never)};
+    if (!(found.shortest_turn < never)) return found;
+    std::vector<int> order(times.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](int i) { return times[size_t(i)]; });
+    std::vector<int> last(order.begin(), order.begin() + std::ptrdiff_t(std::min(finalists, order.size())));
+    for (const int other : {first, kept})
+        if (other >= 0 && std::ranges::find(last, other) == last.end()) last.push_back(other);
+    std::erase_if(last, [&](int i) { return !(times[size_t(i)] < never); });
+    std::ranges::sort(last);
+    const auto mean_of = [&](int i, double long_seconds) {
+        return mean(i, int(std::clamp(long_seconds / times[size_t(i)], 1.0, most_runs)));
+    };
+    mean_of(first, heating_turns * turn_seconds);
+    std::vector<double> sums(times.size(), 0);
+    for (int turn = 0; turn < long_turns; ++turn)
+        for (const int i : last) sums[size_t(i)] += mean_of(i, turn_seconds);
+    for (const int i : last) found.means[size_t(i)] = sums[size_t(i)] / long_turns;
+    found.number = int(std::ranges::min_element(found.means) - found.means.begin());
+    return found;
 }
 
 }  // namespace coeus::cuda

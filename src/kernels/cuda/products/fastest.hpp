@@ -23,4 +23,17 @@ struct Fastest {
 /// can be run.
 Fastest fastest(int candidates, FunctionRef<double(int)> seconds);
 
+/// A candidate's time in short turns and in long ones, in seconds.
+struct Steadiest {
+    int of_short_turns = 0;     ///< the first candidate that no other one is 2 % faster than in short turns
+    double shortest_turn = 0;   ///< its time in these; infinity if none can be run
+    int number = 0;             ///< the one with the least mean time of long turns
+    std::vector<double> means;  ///< of long turns; infinity for candidates that had none
+};
+/// The four candidates that are fastest in least_seconds(), and `kept` (-1: none), have two turns of about
+/// `turn_seconds` each, in turn with each other, after a turn of three times as long. `mean(i, runs)` runs
+/// candidate i so often without a pause, and returns the mean time of a run.
+Steadiest steadiest(int candidates, int kept, double turn_seconds, FunctionRef<double(int)> seconds,
+                    FunctionRef<double(int, int)> mean);
+
 }  // namespace coeus::cuda

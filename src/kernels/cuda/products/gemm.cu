@@ -6,6 +6,7 @@
 #include "../libraries/cublaslt.hpp"
 #include "../workspace.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/device/gpu_monitor.hpp"
 #include "coeus/kernels/product_options.hpp"
 #include "fastest.hpp"
 #include "saved_matrix.hpp"
@@ -40,13 +41,17 @@ class Products : public BackendState {
 public:
     Products(const Device& device, const ProductOptions& options)
         : recheck_(options.recheck),
+          steady_(options.steady),
           sms_(options.sm_margin > 0 ? device.multiprocessors() - options.sm_margin : 0),
           allow_tf32_(options.allow_tf32),
           cache_(options.folder),
           begin_(device.make_timed_event()),
           end_(device.make_timed_event()) {
         COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
+        if (steady_) monitor_ = GpuMonitor::of_bus_id(device.bus_id());
     }
+
+    const std::vector<SearchedProduct>& searched() const { return searched_; }
 
     ProductShape shape(const ProductOperands& operands) const {
         return shape_of(operands, sms_, allow_tf32_);
@@ -84,6 +89,7 @@ private:
     std::optional<Algorithm> choose(const Call& call) {
         const std::string problem = call.shape.text();
         const bool may_time = cache_.keeps() && !is_recording(call.exec);
+        if (steady_ && may_time) return choose_steady(call, *steady_);
         if (const auto kept = valid(call, cache_.find(problem))) {
             if (may_time && (recheck_ == Recheck::all || (recheck_ == Recheck::old && is_old(*kept))))
                 time_again(call, *kept);
@@ -92,7 +98,7 @@ private:
         const std::vector<Algorithm> suggested = call.product.suggestions(handle_);
         if (suggested.empty()) return std::nullopt;
         if (suggested.size() == 1 || !may_time) return suggested.front();
-        const Fastest best = timed(call, suggested, fastest);
+        const Fastest best = timed<Fastest>(call, suggested, fastest);
         if (!(best.seconds < infinity)) return suggested.front();
         // an algorithm that cannot be kept is not used: the next run might find another one
         const auto kept =
@@ -114,7 +120,8 @@ private:
         constexpr double much_longer = 1.05;
         const std::vector<Algorithm> suggested = call.product.suggestions(handle_);
         if (suggested.empty()) return;
-        const std::vector<double> seconds = timed(call, {kept.algorithm, suggested.front()}, least_seconds);
+        const std::vector<double> seconds =
+            timed<std::vector<double>>(call, {kept.algorithm, suggested.front()}, least_seconds);
         if (!(seconds[0] < infinity)) return;
         cache_.renew({kept.problem, kept.algorithm, timing_of(seconds[0])});
         if (seconds[0] > much_longer * seconds[1])
@@ -125,32 +132,115 @@ private:
                 kept.problem, 1e3 * seconds[0], 1e3 * seconds[1], cache_.path_of(kept.problem));
     }
 
+    /// Compares many algorithms at the power limit, also with the kept one, and notes what was found. Returns
+    /// the one that is kept then.
+    std::optional<Algorithm> choose_steady(const Call& call, const SteadySearch& search) {
+        constexpr int most_compared = 32;
+        const std::string problem = call.shape.text();
+        std::vector<Algorithm> algorithms = call.product.suggestions(handle_, most_compared);
+        std::optional<KeptAlgorithm> kept = valid(call, cache_.find(problem));
+        if (kept && !number_of(algorithms, kept->algorithm)) algorithms.push_back(kept->algorithm);
+        if (algorithms.empty()) return std::nullopt;
+        std::vector<SteadySpeed> speeds(algorithms.size());
+        const int had = kept ? *number_of(algorithms, kept->algorithm) : -1;
+        const Steadiest found = steadiest_of(call, algorithms, had, search.seconds, speeds);
+        if (!(found.shortest_turn < infinity)) return kept ? kept->algorithm : algorithms.front();
+
+        const auto found_of = [&](int i) {
+            const SteadySpeed& speed = speeds[size_t(i)];
+            const Timing::Steady steady = {int(speed.watts + 0.5), speed.megahertz};
+            return KeptAlgorithm{problem, algorithms[size_t(i)],
+                                 Timing::now(speed.seconds, cuda_versions().driver, steady)};
+        };
+        using End = SearchedProduct::End;
+        End end = kept ? End::had_been_kept : End::kept;
+        if (!kept) {
+            kept = valid(call, cache_.keep(found_of(found.number)));
+            // another process was faster with another algorithm
+            if (kept && kept->algorithm != algorithms[size_t(found.number)]) end = End::had_been_kept;
+        } else if (search.replaces && had != found.number) {
+            kept.reset();
+            if (cache_.replace(found_of(found.number))) kept = found_of(found.number);
+            end = End::replaced;
+        } else {
+            cache_.renew(found_of(had));
+        }
+        if (!kept) end = End::cannot_be_kept;
+        const std::optional<int> used = kept ? number_of(algorithms, kept->algorithm) : 0;
+        searched_.push_back({.problem = problem,
+                             .operations = operations_of(problem).value_or(0),
+                             .algorithms = int(algorithms.size()),
+                             .shortest_turn = found.shortest_turn,
+                             .of_short_turns = speeds[size_t(found.of_short_turns)],
+                             .best = speeds[size_t(found.number)],
+                             .used = used ? speeds[size_t(*used)] : SteadySpeed(),
+                             .end = end});
+        return kept ? kept->algorithm : algorithms.front();
+    }
+
+    static std::optional<int> number_of(const std::vector<Algorithm>& algorithms, const Algorithm& one) {
+        const auto at = std::ranges::find(algorithms, one);
+        return at == algorithms.end() ? std::nullopt : std::optional(int(at - algorithms.begin()));
+    }
+
+    /// Fills in the speeds of those that had long turns.
+    Steadiest steadiest_of(const Call& call, const std::vector<Algorithm>& algorithms, int kept,
+                           double turn_seconds, std::vector<SteadySpeed>& speeds) const {
+        const auto energy = [&] { return monitor_ ? monitor_->sample().energy : std::nullopt; };
+        const auto mean = [&](int i, int runs) {
+            SteadySpeed& speed = speeds[size_t(i)];
+            const std::optional<double> before = energy();
+            const double seconds = seconds_of(call, algorithms[size_t(i)], runs, [&] {
+                if (monitor_) speed.megahertz = monitor_->sample().sm_clock.value_or(0);
+            });
+            const std::optional<double> after = energy();
+            if (before && after) speed.watts = (*after - *before) / (seconds * runs);
+            return seconds;
+        };
+        const auto compare = [&](int candidates, FunctionRef<double(int)> seconds) {
+            return steadiest(candidates, kept, turn_seconds, seconds, mean);
+        };
+        const Steadiest found = timed<Steadiest>(call, algorithms, compare);
+        for (size_t i = 0; i < speeds.size(); ++i)
+            if (found.means[i] < infinity) speeds[i].seconds = found.means[i];
+        return found;
+    }
+
+    /// The mean time of a run of an algorithm, of so many one after the other; infinity if it cannot be run.
+    /// `meanwhile` is called while they run. The device must be idle, since work of other streams would be
+    /// timed as well. Waiting for it cannot deadlock: exchanges with other ranks were submitted before, in
+    /// the same order on all ranks.
+    double seconds_of(
+        const Call& call, const Algorithm& algorithm, int runs, FunctionRef<void()> meanwhile = [] {}) const {
+        COEUS_CHECK_CUDA(cudaDeviceSynchronize());
+        begin_->record(*call.exec.queue);
+        for (int run = 0; run < runs; ++run)
+            if (call.product.run(handle_, algorithm, call.operands, state_of(call.exec).stream) !=
+                CUBLAS_STATUS_SUCCESS)
+                return infinity;
+        end_->record(*call.exec.queue);
+        meanwhile();
+        return end_->seconds_since(*begin_) / runs;
+    }
+
     /// Times the algorithms as `compare` asks for it, on the operands themselves, whose result is
-    /// overwritten; a matrix that is accumulated into is restored. The device must be idle, since work of
-    /// other streams would be timed as well. Waiting for it cannot deadlock: exchanges with other ranks were
-    /// submitted before, in the same order on all ranks.
-    template <class Result>
-    Result timed(const Call& call, const std::vector<Algorithm>& algorithms,
-                 Result compare(int candidates, FunctionRef<double(int)> seconds)) const {
-        const cudaStream_t stream = state_of(call.exec).stream;
+    /// overwritten; a matrix that is accumulated into is restored.
+    template <class Result, class Compare>
+    Result timed(const Call& call, const std::vector<Algorithm>& algorithms, const Compare& compare) const {
         std::optional<SavedMatrix> saved;
-        if (call.shape.adds && call.shape.in_place) saved.emplace(call.operands.d, stream);
+        if (call.shape.adds && call.shape.in_place)
+            saved.emplace(call.operands.d, state_of(call.exec).stream);
         const int runs = repeats(call.shape);
-        Result result = compare(int(algorithms.size()), [&](int i) {
-            COEUS_CHECK_CUDA(cudaDeviceSynchronize());
-            begin_->record(*call.exec.queue);
-            for (int run = 0; run < runs; ++run)
-                if (call.product.run(handle_, algorithms[size_t(i)], call.operands, stream) !=
-                    CUBLAS_STATUS_SUCCESS)
-                    return infinity;
-            end_->record(*call.exec.queue);
-            return end_->seconds_since(*begin_) / runs;
-        });
+        Result result = compare(int(algorithms.size()),
+                                [&](int i) { return seconds_of(call, algorithms[size_t(i)], runs); });
         if (saved) saved->restore();
         return result;
     }
 
     Recheck recheck_;
+    std::optional<SteadySearch> steady_;
+    std::optional<GpuMonitor> monitor_;  ///< only for steady searches
+    std::vector<SearchedProduct> searched_;
     int sms_;
     bool allow_tf32_;
     CublasHandle handle_;
@@ -199,6 +289,11 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
 }  // namespace coeus::cuda
 
 namespace coeus {
+
+std::vector<SearchedProduct> searched_products(Exec& exec) {
+    if (exec.device->is_host()) return {};
+    return cuda::products_of(exec).searched();
+}
 
 void set_product_options(Exec& exec, const ProductOptions& options) {
     if (exec.device->is_host()) return;
