@@ -98,7 +98,7 @@ def reports(folder):
         if not report.exists():
             raise Refused(f"there is no {report}: delete {path} and build again")
         for kernel, used in parsed(path.name.removesuffix(".cu.o"), report.read_text()).items():
-            # a file that moved to another folder leaves its object behind
+            # the object of a file that has moved to another folder since stays where it was
             if kernel in found:
                 raise Refused(f"{origin[kernel]} and {path} have the same kernel {kernel[0]}: one of them is of an "
                               f"earlier build, which `ninja -C {folder} -t cleandead` deletes")

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -30,16 +31,14 @@ namespace {
 
 Flags products_flags() {
     const SteadySearch usual;
-    Flags flags("products", "DECK [--replace] [--section.option=value ...]", "a deck",
-                "Searches for the fastest algorithms of the deck's matrix products, and keeps them for runs "
-                "on such GPUs.\n"
-                "A run times them in short turns on a cool GPU. Here the best four of up to 32 run until the "
-                "GPU is at its\n"
-                "power limit, as in a long run, and the one that is fastest then is kept. On several ranks: "
-                "mpirun -n RANKS\n"
-                "coeus products DECK. It takes a minute or two, computes one step of random weights and "
-                "tokens, and needs\n"
-                "neither data nor checkpoints.");
+    Flags flags(
+        "products", "DECK [--replace] [--section.option=value ...]", "a deck",
+        "Searches for the fastest algorithms of the deck's matrix products, and keeps them for runs on such "
+        "GPUs. A run times algorithms in short turns on a cool GPU. Here the best four of up to 32 run until "
+        "the GPU is at its power limit, as in a long run, and the one that is fastest then is kept.\n"
+        "On several ranks: mpirun -n RANKS coeus products DECK. It takes about 4 s for each product, "
+        "computes "
+        "one step of random weights and tokens, and needs neither data nor checkpoints.");
     flags
         .add_switch("replace",
                     "also replace algorithms that were kept before; runs that resume then have other bits")
@@ -109,7 +108,7 @@ void require_place(const Config& config, const Rank& rank) {
         throw ConfigError(
             "coeus products: this run would compute on the CPU ({}), whose products have no algorithms to "
             "choose from; "
-            "start it where there is a GPU",
+            "start it on a machine with a GPU",
             config.device == "cpu" ? "device = \"cpu\"" : why_no_gpu());
     if (!config.kernels.autotune)
         throw ConfigError(
@@ -181,6 +180,7 @@ int products(const Arguments& arguments) {
     const SteadySearch options = {.seconds = flags.number("seconds", 1e-6, 60),
                                   .replaces = flags.given("replace")};
     Arguments of_run = flags.words();
+    of_run.emplace_back("--dry_run");  // the deck's data need not be there
     std::ranges::copy(split_arguments.deck, std::back_inserter(of_run));
 
     StartUp start_up;

@@ -22,7 +22,7 @@ struct Timing {
     int64_t date = 0;    ///< seconds since 1970
     std::string host;    ///< without spaces
     int driver = 0;      ///< the CUDA version that it knows, 13000 for 13.0
-    /// Of a steady search: watts of the GPU, and MHz of its multiprocessors; 0: not known.
+    /// What a steady search saw: watts of the GPU, and MHz of its multiprocessors; 0: not known.
     struct Steady {
         int watts = 0, megahertz = 0;
     };

@@ -190,8 +190,8 @@ struct TwoQueues {
 }  // namespace
 
 TEST_CASE("NCCL: without an order, operations that do not fit on the GPU at once wait for each other") {
-    // of all ranks in so many attempts, or in fewer if `enough` are found: whether two operations meet depends
-    // on the machine, too
+    // of all ranks in so many attempts, or in fewer if `enough` are found: whether two operations meet
+    // depends on the machine, too
     const auto dead_locks = [](const NcclMode& mode, uint64_t attempts, int64_t enough) {
         const Mode set(mode);
         int64_t found = 0;

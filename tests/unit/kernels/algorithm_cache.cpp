@@ -263,7 +263,7 @@ TEST_CASE(
     cache.renew(kept("8x8x8", 1));
     REQUIRE(cache.find("8x8x8")->timing);
     CHECK_FALSE(cache.find("8x8x8")->timing->steady);
-    // what follows the driver in another way is no timing
+    // other words after the driver make it invalid
     const std::string path = cache.path_of("8x8x8"), text = kept("8x8x8", 1).timing_text();
     for (const char* more : {" watts 655", " watts 655 mhz", " mhz 1590 watts 655 "}) {
         CAPTURE(more);
