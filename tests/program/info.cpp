@@ -393,18 +393,21 @@ TEST_CASE("info shows which algorithms of products are kept, and how fast they w
     const std::string large = "bfloat16-float32-4096x512x2048-nt-add-ld2048,2048,512,512",
                       small = "float8_e4m3,float8_e5m2-bfloat16-16x16x32-nn-put-whole",
                       earlier = "float32-float32-6x4x8-nn-put";
-    keep("H100-cublasLt-130000", large, cuda::Timing{2.5e-5, 1795724208, "node17", 12040, cuda::Timing::Steady{655, 1590}});
+    keep("H100-cublasLt-130000", large,
+         cuda::Timing{2.5e-5, 1795724208, "node17", 12040, cuda::Timing::Steady{655, 1590}});
     keep("H100-cublasLt-130000", small, cuda::Timing{1.5e-6, 1795724208, "a", 13000});
     keep("A100-cublasLt-120400", earlier, {});
     const std::string root = (folder / "products").string(),
-                      of_a100 = root +
-                                "/A100-cublasLt-120400: 1 product\n"
-                                "   TFLOP/s         ms    W   MHz  date        host  driver  algorithm  product\n"
-                                "         -          -    -     -  -           -          -  ",
-                      of_h100 = root +
-                                "/H100-cublasLt-130000: 2 products\n"
-                                "   TFLOP/s         ms    W   MHz  date        host    driver  algorithm  product\n"
-                                "     343.6     0.0250  655  1590  2026-11-26  node17    12.4  ";
+                      of_a100 =
+                          root +
+                          "/A100-cublasLt-120400: 1 product\n"
+                          "   TFLOP/s         ms    W   MHz  date        host  driver  algorithm  product\n"
+                          "         -          -    -     -  -           -          -  ",
+                      of_h100 =
+                          root +
+                          "/H100-cublasLt-130000: 2 products\n"
+                          "   TFLOP/s         ms    W   MHz  date        host    driver  algorithm  product\n"
+                          "     343.6     0.0250  655  1590  2026-11-26  node17    12.4  ";
     const std::string text = shown({"--products", root});
     CHECK_THAT(text, Catch::StartsWith(of_a100) && Contains("  " + earlier + "\n\n" + of_h100));
     CHECK_THAT(text, Contains("       0.0     0.0015    -     -  2026-11-26  a         13.0  ") &&
