@@ -162,6 +162,18 @@ std::set<std::string> launches_of(const KernelCase& c) {
     return launches.names;
 }
 
+// cuDNN computes parts that take at most so many bytes, each of them twice.
+void check_parts_repeat(const KernelCase& c, std::initializer_list<int64_t> most_bytes) {
+    for (const int64_t bytes : most_bytes) {
+        INFO("cuDNN's part takes at most " << bytes << " bytes");
+        REQUIRE_FALSE(kernel_of(c, bytes).by_cudnn.empty());
+        const Operands first = run_by_cudnn(c, bytes);
+        set_order(7);
+        CHECK(same_bits(first, run_by_cudnn(c, bytes)));
+        check_agrees(c, first);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("GPU kernels: attention to parts of the keys is computed by cuDNN in blocks") {
@@ -192,14 +204,7 @@ TEST_CASE("GPU kernels: cuDNN's gradients for parts of the keys have the same bi
     for (const bool added : {false, true}) {
         const KernelCase c = attention_case(s, false, true, true, added);
         // both sequences at once, one, and some heads of one
-        for (const int64_t bytes : {int64_t(most_cudnn_bytes), int64_t(220) << 10, int64_t(120) << 10}) {
-            INFO("cuDNN's part takes at most " << bytes << " bytes");
-            REQUIRE_FALSE(kernel_of(c, bytes).by_cudnn.empty());
-            const Operands first = run_by_cudnn(c, bytes);
-            set_order(7);
-            CHECK(same_bits(first, run_by_cudnn(c, bytes)));
-            check_agrees(c, first);
-        }
+        check_parts_repeat(c, {int64_t(most_cudnn_bytes), int64_t(220) << 10, int64_t(120) << 10});
         check_agrees(c, run_by_cudnn(c, most_cudnn_bytes, false));
     }
 }
@@ -245,15 +250,7 @@ TEST_CASE("GPU kernels: cuDNN's gradients of attention have the same bits each t
     const KernelCase c = attention_case({4, 132, 4, 2, 16, 0.25}, false, true, true);
     const Operands whole = run_by_cudnn(c);
     check_agrees(c, whole);
-    for (const int64_t bytes :
-         {int64_t(most_cudnn_bytes), int64_t(1) << 19, int64_t(3) << 19, int64_t(3) << 18}) {
-        INFO("cuDNN's part takes at most " << bytes << " bytes");
-        REQUIRE_FALSE(kernel_of(c, bytes).by_cudnn.empty());
-        const Operands first = run_by_cudnn(c, bytes);
-        set_order(7);
-        CHECK(same_bits(first, run_by_cudnn(c, bytes)));
-        check_agrees(c, first);
-    }
+    check_parts_repeat(c, {int64_t(most_cudnn_bytes), int64_t(1) << 19, int64_t(3) << 19, int64_t(3) << 18});
 }
 
 TEST_CASE("GPU kernels: if bits may differ, cuDNN's gradients need no matrix of scores") {
