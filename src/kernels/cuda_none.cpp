@@ -19,6 +19,6 @@ AttentionKernel choose_kernel(Exec&, const AttentionCall&) {
     return {};
 }
 
-void use_own_attention(Exec&) {}
+void use_own_attention(Exec&, OwnAttention) {}
 
 }  // namespace coeus

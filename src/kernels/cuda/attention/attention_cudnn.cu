@@ -206,6 +206,7 @@ AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
                                                   cuda::workspace::cudnn));
     if (!cuda::cudnn_backward_fits(exec, {call.dq, call.dk, call.dv, call.dout}, call.out, call.q,
                                    call.document_start, s, call.accumulate)) {
+        if (exec.cudnn_bytes <= cudnn_forward_bytes) return {{}, "kernels.attention = \"cudnn_forward\""};
         if (!cuda::backward_part(exec, s))
             return {
                 {},
@@ -219,10 +220,6 @@ AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
     return chosen(cuda::cudnn_of(exec).choice(
         cuda::backward_shape(part, exec.deterministic, call.dout, call.out, call.q, call.k, call.v, s),
         cuda::backward_bytes(part, s, exec.deterministic).library));
-}
-
-void use_own_attention(Exec& exec) {
-    cuda::state_of(exec).cudnn.reset();
 }
 
 }  // namespace coeus
