@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_attention [BATCH SEQUENCE HEADS KV_HEADS WIDTH]: attention in bfloat16 on the first GPU, forward and
-// backward, by our own kernels and by cuDNN, with queries, keys and values in one matrix. Without arguments
-// it measures 1 x 8192 and 4 x 1024 tokens, 32 heads, 8 key/value heads of width 128. Results are compared
-// with the gradients in the memory of queries, keys and values, as the model calls the kernels. It prints one
-// JSON object per line: kernels, TFLOP/s of the best and of the median run (causal operations), planned
-// workspace, the largest difference from our own kernels relative to the largest element, whether two runs
-// gave the same bits, and cuDNN's kernel, or why it has none.
+// backward, by our own kernels (the backward also by mma) and by cuDNN, with queries, keys and values in one
+// matrix. Without arguments it measures 1 x 8192 and 4 x 1024 tokens, 32 heads, 8 key/value heads of width
+// 128. Results are compared with the gradients in the memory of queries, keys and values, as the model calls
+// the kernels. It prints one JSON object per line: kernels, TFLOP/s of the best and of the median run (causal
+// operations), planned workspace, the largest difference from our own kernels relative to the largest
+// element, whether two runs gave the same bits, and cuDNN's kernel, or why it has none.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"
@@ -24,13 +24,18 @@ using namespace coeus;
 
 namespace {
 
-enum class By { own, cudnn, cudnn_in_any_order };
+enum class By { own, mma, cudnn, cudnn_in_any_order };
 const char* name_of(By by) {
     switch (by) {
         case By::own: return "own";
+        case By::mma: return "own, by mma";
         case By::cudnn: return "cudnn";
         default: return "cudnn, sums in any order";
     }
+}
+
+bool is_own(By by) {
+    return by == By::own || by == By::mma;
 }
 
 using Values = std::vector<bf16>;
@@ -111,8 +116,8 @@ public:
     void run() {
         for (const bool backward : {false, true}) {
             const Result own = measure(By::own, backward, nullptr);
-            for (const By by : {By::cudnn, By::cudnn_in_any_order}) {
-                if (!backward && by == By::cudnn_in_any_order) continue;
+            for (const By by : {By::mma, By::cudnn, By::cudnn_in_any_order}) {
+                if (!backward && by != By::cudnn) continue;
                 try {
                     measure(by, backward, &own);
                 } catch (const std::exception& error) {
@@ -174,11 +179,13 @@ private:
     Result measure(By by, bool backward, const Result* own) {
         Exec planning, exec(device_);
         planning.architecture = exec.architecture;
-        planning.cudnn_bytes = exec.cudnn_bytes = by == By::own ? 0 : most_cudnn_bytes;
+        planning.cudnn_bytes = exec.cudnn_bytes = is_own(by) ? 0 : most_cudnn_bytes;
         planning.deterministic = exec.deterministic = by != By::cudnn_in_any_order;
         call(dry_kernels_of(device_.backend()), planning, backward, qkv_);
         std::string kernel = "own";
-        if (by != By::own) {
+        if (is_own(by)) {
+            use_own_attention(exec, by == By::mma ? OwnAttention::mma : OwnAttention::usual);
+        } else {
             const std::string version = use_cudnn(exec);
             const AttentionKernel chosen = choose_kernel(exec, planned_attention(planning).front());
             if (chosen.by_cudnn.empty()) throw SystemError(version + ": " + chosen.why);
@@ -199,7 +206,7 @@ private:
             own && !backward ? difference(first.lse, own->lse) : 0,
             same_bits(first.values, second.values) && same_bits(first.lse, second.lse), kernel);
         std::fflush(stdout);
-        if (!backward && by != By::own) {  // the backward's inputs are those of our own kernel
+        if (!backward && !is_own(by)) {  // the backward's inputs are those of our own kernel
             Exec again(device_);
             result(kernels, again, false);
         }
