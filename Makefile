@@ -58,7 +58,7 @@ debug:
 cuda:
 	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
-	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm gpu_attention gpu_grouped
+	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_rows gpu_gemm gpu_attention gpu_grouped gpu_collectives
 	@tools/kernel_resources.py build-cuda || [ $$? = 77 ]
 	@tools/kernel_instructions.py build-cuda || [ $$? = 77 ]
 
@@ -72,7 +72,8 @@ cuda-matrix:
 	@tools/compile_matrix.sh $(TOOLKITS) || [ $$? = 77 ]
 
 # the scripts for GPUs start these, and coeus
-BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm bench/gpu_attention bench/gpu_grouped
+BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_rows bench/gpu_gemm bench/gpu_attention \
+    bench/gpu_grouped bench/gpu_collectives
 bundle: BUNDLE = build-bundle-cuda$(shell tools/find_nvcc.sh --major)
 bundle:
 	@tools/deps.sh build test bundle

@@ -4,14 +4,15 @@
 
     bench/torch_llama_cuda.py --dim 4096 --layers 32 --heads 32 --kv_heads 8 --ffn 14336 --vocab 128256 --seq 8192
         --batch 1 --dtype bfloat16 [--accumulation 16] [--tied] [--steps 10] [--compile blocks|whole|no] [--device cpu]
-        [--ranks N --meeting FILE]
+        [--profile] [--ranks N --meeting FILE]
 
 It is written as is usual today: bfloat16 in the forward and backward, scaled_dot_product_attention, torch.compile (of
 each block and of head and loss, as torchtitan does; or of the whole model), gradient clipping, fused AdamW. --dtype is
 the data type of weights and moments: with float32 it computes under autocast. A step has --accumulation batches. If
 memory does not suffice, it first recomputes each block in the backward, and then halves the batch. It prints one JSON
-line: tokens/s of the median step after the warm-up, the batch, peak memory, FLOPs per token as Coeus counts them, and
-losses.
+line: tokens/s of the median step after the warm-up, milliseconds of each step, the batch, peak memory, FLOPs per token
+as Coeus counts them, and losses. With --profile, torch.profiler observes two more steps after these, and another line
+has their milliseconds by class of kernel (kernel_classes.py), and the kernels that take longest; or why there are none.
 
 With --ranks, mpirun or srun starts that many of this program. They divide the weights (fully_shard of each block and of
 the model, gradients summed in float32) and meet by FILE, which must not exist yet. The figures are those of rank 0.
@@ -28,6 +29,11 @@ from torch import nn
 from torch import distributed
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+
+import kernel_classes
+
+
+PROFILED = 2  # steps
 
 
 def rotate(x, cos, sin):
@@ -109,12 +115,12 @@ def flops_per_token(model, given):
     return 6 * weights + 12 * given.layers * given.dim * given.seq
 
 
-def measure(model, optimizer, given, batch):
+def measure(model, optimizer, given, batch, steps):
     """Returns the seconds and the mean loss of each step."""
     device = torch.device(given.device)
     tokens = torch.randint(0, given.vocab, (batch, given.seq + 1), device=device)
     seconds, losses = [], []
-    for _ in range(given.steps):
+    for _ in range(steps):
         begin = time.perf_counter()
         loss = 0
         for _ in range(given.accumulation):
@@ -128,6 +134,24 @@ def measure(model, optimizer, given, batch):
         losses.append(loss.item())  # waits for the GPU
         seconds.append(time.perf_counter() - begin)
     return seconds, losses
+
+
+def profile(model, optimizer, given, batch):
+    """Returns the milliseconds of a step by class, and [kernel, milliseconds] of those that take longest."""
+    from torch.profiler import ProfilerActivity
+    on_gpu = given.device == "cuda"
+    with torch.profiler.profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as observed:
+        measure(model, optimizer, given, batch, PROFILED)
+    ms = {}
+    for event in observed.events():
+        # the events of a GPU are its kernels and copies; those of a CPU contain each other
+        if getattr(event, "is_user_annotation", False) or on_gpu and event.device_type != torch.autograd.DeviceType.CUDA:
+            continue
+        micros = event.time_range.elapsed_us() if on_gpu else event.self_cpu_time_total
+        ms[event.name] = ms.get(event.name, 0) + micros / 1000 / PROFILED
+    kernels = sorted(ms.items(), key=lambda entry: -entry[1])
+    return {"classes": kernel_classes.by_class(kernels, kernel_classes.class_of_torch),
+            "kernels": [[name[:120], each] for name, each in kernels[:40]]}
 
 
 def rank_of(given):
@@ -175,6 +199,7 @@ def main():
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--compile", choices=["blocks", "whole", "no"], default="blocks")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
 
@@ -201,7 +226,7 @@ def main():
         try:
             if given.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()
-            seconds, losses = measure(model, optimizer, given, batch)
+            seconds, losses = measure(model, optimizer, given, batch, given.steps)
             break
         except torch.OutOfMemoryError:
             if model.recompute and batch == 1:
@@ -211,17 +236,24 @@ def main():
             model.recompute = True
         optimizer.zero_grad(set_to_none=True)  # gradients that the failed step has left
         torch.cuda.empty_cache()
+    tokens = batch * given.seq * given.accumulation
+    if rank == 0:
+        print(json.dumps({
+            "torch": torch.__version__, "tps": tokens / statistics.median(seconds[given.warm_up:]),
+            "step_ms": [1000 * each for each in seconds], "batch": batch, "recompute": model.recompute,
+            "compile": given.compile,
+            "memory_gib": torch.cuda.max_memory_allocated() / 2**30 if given.device == "cuda" else None,
+            "parameters": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(model, given),
+            "loss": losses}), flush=True)
+    if given.profile:
+        try:
+            observed = {"profile": profile(model, optimizer, given, batch)}
+        except Exception as error:  # such as a driver that forbids it: the measurement counts
+            observed = {"profile_error": f"{type(error).__name__}: {error}"}
+        if rank == 0:
+            print(json.dumps(observed), flush=True)
     if given.ranks > 1:
         distributed.destroy_process_group()
-    if rank != 0:
-        return
-    tokens = batch * given.seq * given.accumulation
-    print(json.dumps({
-        "torch": torch.__version__, "tps": tokens / statistics.median(seconds[given.warm_up:]), "batch": batch,
-        "recompute": model.recompute, "compile": given.compile,
-        "memory_gib": torch.cuda.max_memory_allocated() / 2**30 if given.device == "cuda" else None,
-        "parameters": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(model, given),
-        "loss": losses}))
 
 
 if __name__ == "__main__":

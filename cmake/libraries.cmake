@@ -47,6 +47,9 @@ endfunction()
 coeus_library(base LIBRARIES spdlog::spdlog Boost::context coeus_pcre2 ${CMAKE_DL_LIBS} PUBLIC_LIBRARIES fmt::fmt)
 set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
+# files with the formulas of coeus/base/normal_formulas.hpp, whose products must not be fused with sums
+set_source_files_properties(src/base/random.cpp src/kernels/cpu/updates/draw.cpp PROPERTIES COMPILE_OPTIONS
+    -ffp-contract=off)
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(job USES comm base LIBRARIES Threads::Threads)

@@ -73,7 +73,7 @@ cp -r inputs jobscripts "$bundle/"
 cp tests/gpu/run.sh "$bundle/gpu-tests.sh"
 cp tests/gpu/first_hour.sh "$bundle/first-hour.sh"
 mkdir "$bundle/bench"
-cp bench/gpu.sh bench/gpu.py bench/torch_llama_cuda.py "$bundle/bench/"
+cp bench/gpu.sh bench/gpu.py bench/kernel_classes.py bench/torch_llama_cuda.py "$bundle/bench/"
 cp LICENSE CHANGELOG.md "$bundle/"
 
 sed "s/@cuda@/$cuda/; s/@driver@/$driver/" tools/bundle_run.sh >"$bundle/run"
@@ -89,7 +89,9 @@ or the environment of python3). To use GPUs it needs NVIDIA's driver, $driver or
     ./coeus train inputs/llama3_debug.toml --dry_run        ./mpirun -n 2 ./coeus train DECK
     ./gpu-tests.sh                                          every test that needs a GPU, on one GPU (8 minutes)
     bench/gpu.sh                                            training speed, compared with PyTorch if python3 has it (8 minutes)
+    bench/gpu.sh . short                                    the most informative of it, for a command of ten minutes
     ./first-hour.sh                                         all of this and more on all GPUs, with a report to send back (55 minutes)
+    ./first-hour.sh . short                                 settings and kernels that have run least, for a command of ten minutes
 Its Open MPI uses shared memory and TCP. "./run PROGRAM" starts any program of bin/ with the libraries of the bundle.
 END
 

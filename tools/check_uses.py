@@ -26,7 +26,7 @@ STANDARD = {
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
     "cmath": "nan abs sqrt fabs fma isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
-             " ldexp log10 log2 exp2 erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
+             " ldexp log10 log2 exp2 erf erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
     "concepts": "integral same_as floating_point",
     "condition_variable": "condition_variable",
     "csignal": "signal raise",
@@ -67,7 +67,7 @@ STANDARD = {
     "system_error": "error_code errc generic_category make_error_code system_error",
     "thread": "thread jthread this_thread",
     "tuple": "tuple tie make_tuple tuple_cat",
-    "type_traits": "is_enum_v is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
+    "type_traits": "is_constant_evaluated is_enum_v is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
                    " is_floating_point_v is_integral_v is_class_v is_pointer_v type_identity_t remove_const_t"
                    " remove_pointer_t remove_reference_t is_invocable_r_v is_copy_constructible_v"
                    " is_copy_assignable_v",

@@ -6,12 +6,13 @@
     kernel_instructions.py FOLDER --list   prints what the loops of each kernel contain
 
 It counts the instructions in loops: loads from shared memory for tensor cores (LDSM) and their products (HMMA; QMMA of
-8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of floats
-that are not fused with a product (FADD), and loads and stores of a thread's local memory (LDL, STL), which the compiler
-uses for what does not fit into registers. In the whole kernel it counts stores of less than 8 bytes in global memory
-(narrow STG). For kernels that work element by element it counts all instructions of a pass through the longest loop
-with loads of 16 bytes, by the longest way that calls no subroutine (the slow paths of divisions and roots), and divides
-them by the elements that these loads bring. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
+8-bit floats, which has twice the depth and counts twice), loads of 16 bytes from global memory (LDG.128), sums of
+floats that are not fused with a product (FADD), sums of doubles that are (DFMA), and loads and stores of a thread's
+local memory (LDL, STL), which the compiler uses for what does not fit into registers. In the whole kernel it counts
+stores of less than 8 bytes in global memory (narrow STG) and arithmetic in double. For kernels that work element by
+element it counts all instructions of a pass through the longest loop with loads of 16 bytes, by the longest way that
+calls no subroutine (the slow paths of divisions and roots), and divides them by the elements that these loads bring; and
+the loads that come early in that way. NVIDIA's cuobjdump and nvdisasm are looked for next to nvcc, in the PATH, and among
 the nvidia packages of a Python environment (COEUS_CUDA_PYTHON, VIRTUAL_ENV). Without them the exit code is 77
 ("skipped"). It is 1 if a limit is broken."""
 import os
@@ -24,12 +25,13 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import kernel_resources
 
 LIMITS = kernel_resources.ROOT / "tests/gpu/kernel_instructions.txt"
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)(.*);")
-COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "LDL", "STL")
+COUNTED = ("HMMA", "QMMA", "LDSM", "LDG.128", "FADD", "DFMA", "LDL", "STL")
 
 
 def tool(name, folder):
@@ -112,42 +114,72 @@ def loops_of(blocks):
 
 
 def longest_way(first, body, blocks, instructions):
-    """(instructions, bytes that loads of 8 and 16 bytes bring) of the longest way through a loop that calls no
-    subroutine. The bytes are 0 without a load of 16 bytes."""
+    """The names of the instructions of the longest way through a loop that calls no subroutine, in order."""
     def calls(block):
         return any(name.startswith("CALL") for name, *_ in instructions[slice(*blocks[block][:2])])
-    # depth first, without recursion: a block's length is known after those of the blocks that follow it
-    widths = {".64": 8, ".128": 16}
-    lengths, path, waiting = {}, set(), [first]
+    # depth first, without recursion: a block's way is known after those of the blocks that follow it
+    ways, path, waiting = {}, set(), [first]
     while waiting:
         block = waiting[-1]
+        if block in ways:
+            waiting.pop()
+            continue
         following = [other for other in blocks[block][2] if other in body and other != first and not calls(other)]
         path.add(block)
-        unknown = [other for other in following if other not in lengths and other not in path]
+        unknown = [other for other in following if other not in ways and other not in path]
         if unknown:
             waiting += unknown
             continue
         waiting.pop()
         path.discard(block)
-        names = [name for name, *_ in instructions[slice(*blocks[block][:2])]]
-        loads = [found.group() for name in names if name.startswith("LDG") and (found := re.search(r"\.(64|128)\b", name))]
-        more = max((lengths[other] for other in following if other in lengths), default=(0, 0, False))
-        lengths[block] = (len(names) + more[0], sum(widths[load] for load in loads) + more[1], ".128" in loads or more[2])
-    instructions, loaded, wide = lengths[first]
-    return instructions, loaded if wide else 0
+        length = blocks[block][1] - blocks[block][0]
+        more, after = max(((*ways[other][:1], other) for other in following if other in ways), default=(0, None))
+        ways[block] = (length + more, after)
+    names, block = [], first
+    while block is not None:
+        names += [name for name, *_ in instructions[slice(*blocks[block][:2])]]
+        block = ways[block][1]
+    return names
+
+
+class Way(NamedTuple):
+    """What is counted of a way through a loop."""
+    instructions: int
+    loaded: int  # bytes, by loads of 8 and 16 bytes
+    narrow_loads: int  # of less than 16 bytes
+    before_products: int  # loads of 16 bytes before the first product of floats
+    before_stores: int  # and before the first store
+
+    def __repr__(self):
+        return " ".join(f"{name} {number}" for name, number in self._asdict().items())
+
+    @staticmethod
+    def of(names):
+        widths = [16 if ".128" in name else 8 if ".64" in name else 0 for name in names if is_load(name)]
+
+        def wide_before(plain):
+            first = next((number for number, name in enumerate(names) if name.split(".")[0] in plain), len(names))
+            return sum(is_load(name) and ".128" in name for name in names[:first])
+        return Way(len(names), sum(widths), sum(width < 16 for width in widths), wide_before(("FMUL", "FFMA")),
+                   wide_before(("STG",)))
+
+
+def is_load(name):
+    return name.split(".")[0] == "LDG"
 
 
 def wide_loops_of(instructions, labels):
-    """longest_way of each loop with loads of 16 bytes, except for those that contain such a loop."""
+    """The longest way of each loop with loads of 16 bytes, except for loops that contain such a loop."""
     blocks = blocks_of(instructions, labels)
-    loops = {first: (body, longest_way(first, body, blocks, instructions)) for first, body in loops_of(blocks)}
-    wide = {first: loop for first, loop in loops.items() if loop[1][1]}
-    return [way for first, (body, way) in wide.items() if not any(other in body for other in wide if other != first)]
+    ways = {first: (body, longest_way(first, body, blocks, instructions)) for first, body in loops_of(blocks)}
+    wide = {first: way for first, way in ways.items() if any(is_load(name) and ".128" in name for name in way[1])}
+    return [Way.of(names) for first, (body, names) in wide.items()
+            if not any(other in body for other in wide if other != first)]
 
 
 def counts_of(instructions, labels):
-    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps; narrow stores; and
-    wide_loops_of."""
+    """How often each of COUNTED is in a loop: between a jump back and the place to which it jumps; narrow stores and
+    arithmetic in double; and wide_loops_of."""
     inside = set()
     for number, instruction in enumerate(instructions):
         target = target_of(instruction, labels)
@@ -159,8 +191,9 @@ def counts_of(instructions, labels):
         plain = name.split(".")[0]
         names["LDG.128" if plain == "LDG" and ".128" in name else plain] += 1
     narrow = sum(name.split(".")[0] == "STG" and not re.search(r"\.(64|128)\b", name) for name, *_ in instructions)
+    double = sum(bool(re.match(r"D(ADD|MUL|FMA)\b|MUFU\.\w+64H", name)) for name, *_ in instructions)
     loops = wide_loops_of(instructions, labels) if names["LDG.128"] else []
-    return {name: names[name] for name in COUNTED} | {"narrow STG": narrow, "wide loops": loops}
+    return {name: names[name] for name in COUNTED} | {"narrow STG": narrow, "double": double, "wide loops": loops}
 
 
 def counts_of_object(path, cuobjdump, nvdisasm):
@@ -202,8 +235,8 @@ def parsed_limits(text):
 
 def per_element(loops, load_bytes):
     """The instructions for each element in the longest of these loops, which load so many bytes for an element."""
-    instructions, loaded = max(loops)
-    return instructions * load_bytes / loaded
+    longest = max(loops)
+    return longest.instructions * load_bytes / longest.loaded
 
 
 def broken(limits, found):
@@ -226,7 +259,8 @@ def broken(limits, found):
             elif ratio > float(kinds["LDSM per HMMA"]):
                 said.append(f"{kernel} on {arch}: {count['LDSM']} LDSM for {products} HMMA, {ratio:.3f} for each, "
                             f"more than {kinds['LDSM per HMMA']}")
-        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+        for kind, name in (("unfused", "FADD"), ("fused doubles", "DFMA"), ("narrow stores", "narrow STG"),
+                           ("double", "double")):
             if kind in kinds and count[name] > int(kinds[kind]):
                 said.append(f"{kernel} on {arch}: {count[name]} {name}, more than {kinds[kind]}")
         if "wide" in kinds and not count["LDG.128"]:
@@ -238,6 +272,15 @@ def broken(limits, found):
                             "for each element cannot be counted")
             elif (number := per_element(count["wide loops"], load_bytes)) > most:
                 said.append(f"{kernel} on {arch}: {number:.1f} instructions for each element, more than {most:g}")
+        loop = max(count["wide loops"], default=Way(0, 0, 0, 0, 0))
+        for kind, early, what in (("loads before products", loop.before_products, "product of floats"),
+                                  ("loads before stores", loop.before_stores, "store")):
+            if kind in kinds and early < int(kinds[kind]):
+                said.append(f"{kernel} on {arch}: {early} loads of 16 bytes before the first {what} of the longest loop, "
+                            f"fewer than {kinds[kind]}")
+        if "narrow loads" in kinds and loop.narrow_loads > int(kinds["narrow loads"]):
+            said.append(f"{kernel} on {arch}: {loop.narrow_loads} loads of less than 16 bytes in the longest loop, more than "
+                        f"{kinds['narrow loads']}")
     return said
 
 
@@ -258,8 +301,7 @@ def main(arguments):
         return 1
     if arguments[1:]:
         for (kernel, arch), count in sorted(found.items()):
-            print(f"{kernel} {arch} " + " ".join(f"{name} {number}" for name, number in count.items() if number).replace(
-                "wide loops [", "wide loops (instructions, bytes) ["))
+            print(f"{kernel} {arch} " + " ".join(f"{name} {number}" for name, number in count.items() if number))
         return 0
     said = broken(parsed_limits(LIMITS.read_text()), found)
     for line in said:

@@ -4,14 +4,14 @@
 // cache as a run's is. If nothing can be kept there, its first suggestion is measured.
 // It measures square matrices of the given sizes (default 8192) and the shapes of a Llama block (tokens 8192,
 // dim 4096, ffn 14336).
-// It prints one JSON object per line: type, sizes, TFLOP/s of the best and of the median run.
-#include "coeus/base/clock.hpp"
+// It prints one JSON object per line: type, sizes, TFLOP/s of the best and of the median run, by the GPU's
+// clock.
 #include "coeus/base/error.hpp"
-#include "coeus/base/types.hpp"
 #include "coeus/base/user_cache.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/product_options.hpp"
+#include "on_gpu.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -19,6 +19,7 @@
 #include <vector>
 
 using namespace coeus;
+using namespace coeus::bench;
 
 namespace {
 
@@ -27,27 +28,13 @@ struct Product {
     bool is_weight_gradient = false;  // into float32, added to the previous content
 };
 
-// Random bits in a narrow range: on many GPUs, products of zeros run faster than products of other numbers.
-OwnedTensor random_matrix(const Device& device, Dtype type, int64_t rows, int64_t cols) {
-    const OwnedTensor host(type, {rows, cols});
-    uint32_t bits = 12345;
-    for (int64_t i = 0; i < host.view.count(); ++i) {
-        bits = bits * 1664525 + 1013904223;
-        set_element(host, i, double(bits >> 16) / 32768 - 1);
-    }
-    OwnedTensor there(type, {rows, cols}, "matrix", device.memory());
-    device.copy(there.view.data, host.view.data, host.view.bytes());
-    return there;
-}
-
 void measure(const Device& device, const Product& p, Dtype type) {
     const auto [rows, outputs, inputs, is_gradient] = p;
-    const OwnedTensor x = random_matrix(device, type, rows, inputs),
-                      other = is_gradient ? random_matrix(device, type, rows, outputs)
-                                          : random_matrix(device, type, outputs, inputs),
-                      out(is_gradient ? Dtype::f32 : type,
-                          is_gradient ? Shape{outputs, inputs} : Shape{rows, outputs}, "product",
-                          device.memory());
+    const OwnedTensor x = numbers(device, type, {rows, inputs}),
+                      other = numbers(device, type,
+                                      {is_gradient ? rows : outputs, is_gradient ? outputs : inputs}),
+                      out = numbers(device, is_gradient ? Dtype::f32 : type,
+                                    {is_gradient ? outputs : rows, is_gradient ? inputs : outputs});
     const auto call = [&, is_gradient = is_gradient](const Kernels& kernels, Exec& exec) {
         if (is_gradient)
             kernels.gemm(exec, out, transposed(other), Operand(x), out);
@@ -62,22 +49,15 @@ void measure(const Device& device, const Product& p, Dtype type) {
     call(kernels, exec);  // the fastest algorithm is searched for
     exec.queue->finish();
 
-    constexpr int runs = 7, calls = 5;
-    std::vector<double> seconds;
-    for (int run = 0; run < runs; ++run) {
-        const Timer timer;
-        for (int i = 0; i < calls; ++i) call(kernels, exec);
-        exec.queue->finish();
-        seconds.push_back(timer.seconds() / calls);
-    }
-    std::sort(seconds.begin(), seconds.end());
+    const Seconds seconds = seconds_of(exec, [&] { call(kernels, exec); });
+    exec.queue->finish();
     const double flops = 2.0 * double(rows) * double(outputs) * double(inputs);
     fmt::print(
         R"({{"type": "{}", "product": "{}", "rows": {}, "outputs": {}, "inputs": {}, "tflops": {:.1f}, )"
         R"("tflops_best": {:.1f}}})"
         "\n",
         name_of(type), is_gradient ? "dW += dy^T x" : "y = x W^T", rows, outputs, inputs,
-        flops / seconds[runs / 2] / 1e12, flops / seconds[0] / 1e12);
+        flops / seconds.median / 1e12, flops / seconds.best / 1e12);
     std::fflush(stdout);
 }
 

@@ -85,7 +85,8 @@ std::vector<Option> job_options() {
 
         works(COEUS_FIELD(profiling.kernels), to_nothing,
               "Print at the end how much time each kind of kernel took, and its rate compared with the "
-              "machine's peak. `--profile` sets it too"),
+              "machine's peak, in the last four steps (without the first two of the run). `--profile` sets "
+              "it too"),
         works(COEUS_FIELD(profiling.enable_profiling), to_nothing,
               "Each rank writes a trace of some steps for Perfetto, and what communication cost in them"),
         works(COEUS_FIELD(profiling.save_traces_folder), to_nothing,

@@ -17,6 +17,13 @@ std::vector<Option> parallel_options() {
               "Free the gathered weights after the forward pass and gather them again for the backward pass. "
               "`default`: only without pipeline parallelism")
             .one_of({"default", "always", "never"}),
+        works(COEUS_FIELD(parallelism.fsdp_sum_gradients), to_nothing,
+              "Coeus only: when the gradients of sharded weights are summed over the ranks. `local_batch`: "
+              "after each local batch, so that two units (blocks) have whole gradients at a time. `step`: "
+              "once, "
+              "in the last local batch, so that a rank exchanges less and has whole gradients of all units. "
+              "`default`: `step` with pipeline parallelism, otherwise `local_batch`")
+            .one_of({"default", "local_batch", "step"}),
         works(
             COEUS_FIELD(parallelism.fsdp_prefetch), to_nothing,
             "Coeus only: how many units (embedding, blocks, head) are gathered ahead of the one that is "

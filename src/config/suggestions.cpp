@@ -84,6 +84,8 @@ const std::vector<ForeignName>& foreign_names() {
         {"zero_stage", "parallelism.fsdp_reshard_after_forward",
          "parameters are always divided over dp_shard"},
         {"sharding_strategy", "parallelism.fsdp_reshard_after_forward", ""},
+        {"no_sync", "parallelism.fsdp_sum_gradients", "step: once a step"},
+        {"sync_each_batch", "parallelism.fsdp_sum_gradients", "local_batch: after each local batch"},
         {"sequence_parallel", "", "it is always on with parallelism.tensor_parallel_degree above 1"},
         {"fp16", "training.mixed_precision_param", "bfloat16 or float32"},
         {"bf16", "training.mixed_precision_param", "bfloat16 or float32"},

@@ -2,6 +2,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/device/peers.hpp"
 
 namespace coeus {
 
@@ -30,6 +31,10 @@ std::string gpu_bus_id(int /*number*/) {
 }
 
 std::unique_ptr<Device> open_gpu(int /*number*/, const GpuOptions& /*options*/) {
+    throw SystemError(why_no_gpu());
+}
+
+std::unique_ptr<Peers> peers_of(const Device& /*gpu*/) {
     throw SystemError(why_no_gpu());
 }
 

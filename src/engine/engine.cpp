@@ -61,6 +61,9 @@ EngineOptions complete(const ModelConfig& config, EngineOptions options) {
     if (!options.chunk_bytes)
         options.chunk_bytes =
             options.machine.backend == Backend::cpu ? cpu_chunk_bytes : gpu_chunk_bytes.back();
+    constexpr int64_t multiprocessors = 132;  // of an H100; an A100 has 108, a B200 148
+    int64_t& tiles_at_a_time = options.exchanges.tiles.at_a_time;
+    if (options.machine.backend == Backend::cuda && tiles_at_a_time == 0) tiles_at_a_time = multiprocessors;
     config->require_countable(micro_batch_of(options));
     config->require_countable(options.validation);
     return options;
@@ -214,7 +217,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     if (layers_.activations_on_host > 0)
         offloading_.offload_inputs(
             model_->flow_into(1, micro_batch_of(options_).divided(mesh.size(axis::cp))), exec_);
-    exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams);
+    exchanges_.emplace(options_.exchanges, mesh, exec_, options_.streams, layers_.tokens);
     if (options_.overlap_pairs) {
         executor_.take_turns_in_pairs();
         exchanges_->set_meanwhile([this] { executor_.other_of_pair(); });
@@ -288,6 +291,7 @@ LayerMemory Engine::used() const {
     used.activations = executor_.frame_bytes(executor);
     used.activations_on_host = executor_.frame_bytes_on_host(executor);
     temporaries_.report(used);
+    if (exchanges_->overlapped_tokens) used.tokens = exchanges_->overlapped_tokens->used();
     used.workspace = exec_.workspace.peak();
     return used;
 }
@@ -453,6 +457,7 @@ std::vector<int64_t> Engine::counts() const {
 void Engine::observe_arenas(ArenaObserver* arenas) {
     exec_.workspace.observe(arenas);
     temporaries_.observe(arenas);
+    if (exchanges_->overlapped_tokens) exchanges_->overlapped_tokens->observe(arenas);
     executor_.observe(arenas);
 }
 
@@ -469,6 +474,8 @@ std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
             frames.size() == 1 ? term::activations : fmt::format("{}, frame {}", term::activations, i),
             &frames[i].memory());
     for (const auto& arena : temporaries_.arenas()) all.push_back(arena);
+    if (exchanges_->overlapped_tokens)
+        for (const auto& arena : exchanges_->overlapped_tokens->arenas()) all.push_back(arena);
     all.emplace_back(term::workspace, &exec_.workspace);
     return all;
 }

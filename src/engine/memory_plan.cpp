@@ -47,6 +47,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     plan.add(term::activations, layers.activations_on_host, MemoryPlace::host);
     plan.add(term::flows, layers.executor.slots);
     plan.add(term::temporaries, layers.temporaries + layers.paired_temporaries);
+    plan.add(term::tokens, OverlappedTokens::bytes(layers.tokens, options.mesh.tp, options.machine.backend));
     plan.add(term::workspace, layers.workspace);
     plan.add(batches.name(), gpu ? of_batches.device : of_batches.host);
     if (!gpu) plan.add(term::reduction, reduction);

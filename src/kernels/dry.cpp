@@ -49,6 +49,13 @@ struct DryCpu {
                           const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention(q.dtype, shape, exec.threads));
     }
+    static void merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                                Tensor document_start, const AttentionShape& shape) {
+        const Scope scope(exec.workspace);
+        exec.workspace.alloc(out.dtype, out.shape);
+        exec.workspace.alloc(lse.dtype, lse.shape);
+        attention(exec, out, lse, q, k, v, document_start, shape);
+    }
     static void attention_backward(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor q,
                                    Tensor, Tensor, Tensor, const AttentionShape& shape, bool) {
         exec.workspace.touch(workspace::attention_backward(q.dtype, shape, exec.threads));

@@ -17,8 +17,10 @@ struct Noted : BackendState {
     std::vector<AttentionCall> attention;
 };
 
+// Calls in which no query sees a key need no kernel for them.
 void note(Exec& exec, AttentionCall call) {
     if (exec.cudnn_bytes == 0) return;
+    if (const auto blocks = cuda::score_blocks(call.shape); blocks && blocks->size() == 0) return;
     if (!exec.backend) exec.backend = std::make_unique<Noted>();
     for (Tensor* tensor : {&call.out, &call.q, &call.k, &call.v, &call.document_start, &call.dq, &call.dk,
                            &call.dv, &call.dout})
@@ -59,11 +61,6 @@ void plan_scaled_experts(Exec& exec, const Tensor& d, const Tensor& a, const Ten
              .size = size});
 }
 
-void plan_attention(Exec& exec, const char* kernel, const AttentionShape& s, int launches = 1) {
-    exec.observers.planned(
-        {.variant = kernel, .size = {s.batch, s.sequence, s.head_dim}, .launches = launches});
-}
-
 // Further kernels add the sums of blocks (column_sums.hpp), if the gradient is wanted.
 void plan_column_sums(Exec& exec, const Tensor& gradient, int64_t rows) {
     exec.workspace.touch(cuda::workspace::column_sums(gradient, rows));
@@ -77,12 +74,79 @@ void plan_sum(Exec& exec, const Tensor& a) {
     exec.observers.planned({.launches = 2});
 }
 
-// cuDNN's kernels for each part of a backward: row sums of dout out, the gradients, and dq as a product or
-// from sums. Then each of dq, dk and dv is copied. Our own: row sums, a kernel for queries and one for keys.
-constexpr int launches_of_cudnn_part = 6, launches_of_own_backward = 3;
+// cuDNN's kernels for each block of scores in a backward: row sums of dout out, the gradients, and dq as a
+// product or from sums. Then each of dq, dk and dv is added up. Our own: row sums, a kernel for queries and
+// one for keys.
+constexpr int launches_of_cudnn_block = 3, launches_of_sums = 3, launches_of_own_backward = 3;
 
 int parts_of(const cuda::CudnnBackwardPart& part, const AttentionShape& s) {
     return int(div_ceil(s.batch, part.batch) * div_ceil(s.kv_heads, part.kv_heads));
+}
+
+using cuda::ScoreBlock;
+using cuda::ScoreBlocks;
+
+// Kernels of attention by cuDNN. Its rate is that of squares with as many scores as the blocks have.
+PlannedKernel by_cudnn(const char* variant, const ScoreBlocks& blocks, const AttentionShape& s, int launches,
+                       double more_bytes) {
+    return {.variant = variant,
+            .size = {s.batch, cuda::mean_tokens(blocks), s.head_dim},
+            .launches = launches,
+            .more_bytes = more_bytes};
+}
+PlannedKernel by_our_own(const AttentionShape& s, int launches, double more_bytes = 0) {
+    return {.variant = "own",
+            .size = {s.batch, s.sequence, s.head_dim},
+            .launches = launches,
+            .more_bytes = more_bytes};
+}
+
+// Bytes in bfloat16 of rows of all heads: of the queries, or the keys, of all blocks.
+double bytes_of_blocks(const ScoreBlocks& blocks, int64_t ScoreBlock::*rows, int64_t width,
+                       const AttentionShape& s) {
+    double bytes = 0;
+    for (const ScoreBlock& block : blocks) bytes += 2 * double(s.batch * block.*rows * width);
+    return bytes;
+}
+// Rows of a sequence's queries that some block has.
+int64_t seen_queries(const ScoreBlocks& blocks) {
+    int64_t last = 0, seen = 0;  // blocks come in the order of their queries
+    for (const ScoreBlock& block : blocks) {
+        const int64_t end = block.first_query + block.queries;
+        seen += std::max<int64_t>(end - std::max(block.first_query, last), 0);
+        last = std::max(last, end);
+    }
+    return seen;
+}
+
+// Attention of queries to keys, of which the result is written, or merged with what is there.
+void plan_attention(Exec& exec, const Tensor& out, const Tensor& lse, const Tensor& q,
+                    const Tensor& document_start, const AttentionShape& s, bool merge) {
+    exec.workspace.touch(cuda::workspace::attention(exec, out, q, document_start, s, merge));
+    if (exec.cudnn_bytes == 0 || !cuda::cudnn_fits(q, document_start, s)) {
+        const double merged = merge ? 3 * cost::bytes(out, lse) : 0;
+        return exec.observers.planned(by_our_own(s, merge ? 2 : 1, merged));
+    }
+    const ScoreBlocks blocks = cuda::blocks_of(s);
+    const int launches = int(blocks.size());
+    if (cuda::workspace::is_written_at_once(out, s))
+        return exec.observers.planned(by_cudnn("cudnn", blocks, s, launches, 0));
+    // the results of blocks are read, and the result is written; what is merged is read too
+    const double changed = merge ? 2 * double(seen_queries(blocks)) / double(s.sequence) : 1;
+    exec.observers.planned(by_cudnn("cudnn", blocks, s, launches + 1,
+                                    bytes_of_blocks(blocks, &ScoreBlock::queries, s.heads * s.head_dim, s) +
+                                        changed * cost::bytes(out, lse)));
+}
+
+// Bytes that move when gradients of blocks are added up. Whole sequences have one block, and the rates of
+// their backward contain this.
+double bytes_of_sums(const ScoreBlocks& blocks, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                     const AttentionShape& s, bool add_to_dq) {
+    if (cuda::is_whole(blocks, s) && !add_to_dq) return 0;
+    const double changed = add_to_dq ? 2 * double(seen_queries(blocks)) / double(s.sequence) : 1;
+    return bytes_of_blocks(blocks, &ScoreBlock::queries, s.heads * s.head_dim, s) +
+           2 * bytes_of_blocks(blocks, &ScoreBlock::keys, s.kv_heads * s.head_dim, s) +
+           changed * cost::bytes(dq) + cost::bytes(dk, dv);
 }
 
 struct DryCuda {
@@ -129,24 +193,29 @@ struct DryCuda {
                                     Tensor, Tensor) {
         plan_column_sums(exec, dweight, x.rows());
     }
-    static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                          const AttentionShape& shape) {
-        exec.workspace.touch(cuda::workspace::attention(exec, out, q, document_start, shape));
-        const bool by_cudnn = exec.cudnn_bytes > 0 && cuda::cudnn_fits(out, q, document_start, shape);
-        plan_attention(exec, by_cudnn ? "cudnn" : "own", shape);
+    static void attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                          Tensor document_start, const AttentionShape& shape) {
+        plan_attention(exec, out, lse, q, document_start, shape, false);
+        note(exec, {shape, out, q, k, v, document_start});
+    }
+    static void merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                                Tensor document_start, const AttentionShape& shape) {
+        plan_attention(exec, out, lse, q, document_start, shape, true);
         note(exec, {shape, out, q, k, v, document_start});
     }
     static void attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                                    Tensor, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                                   const AttentionShape& shape, bool accumulate) {
-        exec.workspace.touch(cuda::workspace::attention_backward(exec, {dq, dk, dv, dout}, out, q,
-                                                                 document_start, shape, accumulate));
-        if (cuda::cudnn_backward_fits(exec, {dq, dk, dv, dout}, out, q, document_start, shape, accumulate))
-            plan_attention(exec, exec.deterministic ? "cudnn" : "cudnn_any_order", shape,
-                           launches_of_cudnn_part * parts_of(*cuda::backward_part(exec, shape), shape));
-        else
-            plan_attention(exec, "own", shape, launches_of_own_backward);
-        note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true, accumulate});
+                                   const AttentionShape& shape, bool add_to_dq) {
+        exec.workspace.touch(
+            cuda::workspace::attention_backward(exec, dq, q, document_start, shape, add_to_dq));
+        note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true});
+        if (!cuda::cudnn_backward_fits(exec, q, document_start, shape))
+            return exec.observers.planned(by_our_own(shape, launches_of_own_backward));
+        const ScoreBlocks blocks = cuda::blocks_of(shape);
+        exec.observers.planned(by_cudnn(exec.deterministic ? "cudnn" : "cudnn_any_order", blocks, shape,
+                                        (launches_of_cudnn_block * int(blocks.size()) + launches_of_sums) *
+                                            parts_of(*cuda::backward_part(exec, shape), shape),
+                                        bytes_of_sums(blocks, dq, dk, dv, shape, add_to_dq)));
     }
     static void sum(Exec& exec, double*, Tensor a) { plan_sum(exec, a); }
     static void sum_of_squares(Exec& exec, double*, Tensor a) { plan_sum(exec, a); }
@@ -155,16 +224,38 @@ struct DryCuda {
 }  // namespace
 
 std::string AttentionCall::text() const {
-    return fmt::format("{} x {} tokens, {} heads of width {}, {}", shape.batch, shape.sequence, shape.heads,
-                       shape.head_dim, is_backward ? "backward" : "forward");
+    const std::optional<ScoreBlocks> blocks = cuda::score_blocks(shape);
+    std::string tokens;
+    if (!blocks || cuda::is_whole(*blocks, shape))
+        tokens = fmt::format("{} x {} tokens", shape.batch, shape.sequence);
+    else
+        for (const ScoreBlock& block : *blocks)
+            tokens += fmt::format("{}{} x {} queries and {} keys{}", tokens.empty() ? "" : " + ", shape.batch,
+                                  block.queries, block.keys, block.causal ? " (causal)" : "");
+    return fmt::format("{}, {} heads of width {}, {}", tokens, shape.heads, shape.head_dim,
+                       is_backward ? "backward" : "forward");
 }
+
+namespace {
+
+// Equal but for the places of queries and keys in the sequence, if the blocks of scores are the same.
+bool same_scores(const AttentionShape& a, const AttentionShape& b) {
+    const std::optional<ScoreBlocks> blocks = cuda::score_blocks(a);
+    if (!blocks || blocks != cuda::score_blocks(b) || a.keys().count != b.keys().count) return a == b;
+    AttentionShape moved = b;
+    moved.query_part = a.query_part;
+    moved.key_part = a.key_part;
+    return a == moved;
+}
+
+}  // namespace
 
 bool same(const AttentionCall& a, const AttentionCall& b) {
     const auto alike = [](const Tensor& x, const Tensor& y) {
         return x.dtype == y.dtype && x.shape == y.shape && x.ld == y.ld;
     };
-    return a.shape == b.shape && a.is_backward == b.is_backward && a.accumulate == b.accumulate &&
-           alike(a.out, b.out) && alike(a.q, b.q) && alike(a.k, b.k) && alike(a.v, b.v) &&
+    return same_scores(a.shape, b.shape) && a.is_backward == b.is_backward && alike(a.out, b.out) &&
+           alike(a.q, b.q) && alike(a.k, b.k) && alike(a.v, b.v) &&
            alike(a.document_start, b.document_start) && alike(a.dq, b.dq) && alike(a.dk, b.dk) &&
            alike(a.dv, b.dv) && alike(a.dout, b.dout);
 }

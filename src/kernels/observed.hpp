@@ -116,13 +116,15 @@ inline Cost latent_keys_backward(Tensor dkv, Tensor dpe, Tensor dk, Tensor dv, c
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
     return {2 * causal_pairs(s) * double(s.head_dim + s.value_width()), bytes(out, lse, q, k, v)};
 }
-inline Cost merge_attention(Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
-    return {3 * double(out.count()), 2 * bytes(out, lse) + bytes(other_out, other_lse)};
+inline Cost merge_attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                            const AttentionShape& s) {
+    const Cost other = attention(out, lse, q, k, v, document_start, s);
+    return {other.flops + 3 * double(out.count()), other.bytes + bytes(out, lse)};
 }
 inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-                               Tensor k, Tensor v, Tensor, const AttentionShape& s, bool accumulate) {
+                               Tensor k, Tensor v, Tensor, const AttentionShape& s, bool add_to_dq) {
     return {causal_pairs(s) * double(6 * s.head_dim + 4 * s.value_width()),
-            (accumulate ? 2 : 1) * bytes(dq, dk, dv) + bytes(dout, out, lse, q, k, v)};
+            (add_to_dq ? 2 : 1) * bytes(dq) + bytes(dk, dv, dout, out, lse, q, k, v)};
 }
 inline Cost attention_sink(Tensor out, Tensor lse, Tensor sinks) {
     return {double(out.count()), 2 * bytes(out, lse) + bytes(sinks)};
@@ -242,6 +244,10 @@ inline Cost sum_of_squares(double*, Tensor a) {
 }
 inline Cost finish_norm(StepScalars&, double) {
     return {0, 0};
+}
+inline Cost draw(Tensor out, const Init& init, uint64_t, const ElementPlace&) {
+    const bool is_constant = init.std == 0 && init.bound == 0, is_normal = init.std != 0;
+    return {double(out.count()) * (is_constant ? 0 : is_normal ? 60 : 3), bytes(out)};
 }
 inline Cost adam(const AdamTensors& t, const AdamOptions&, const ElementPlace&, const StepScalars&) {
     return {14 * double(t.master.count()), 2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) +

@@ -67,6 +67,7 @@ void Attention::rebuild(Ctx& c, Tensor x) const {
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
     const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
+    const Tensor x = wqkv_.recall_input(c);
     {
         const Scope temps(c.temp);
         const Parts parts(qkv, heads_);
@@ -75,7 +76,7 @@ Tensor Attention::backward(Ctx& c, Tensor dy) const {
         c.kv.backward(c, tensors(c.batch, steps.result(), parts.values, out, lse), dout);
         steps.finish(c);
     }
-    return wqkv_.backward(c, qkv);
+    return wqkv_.backward(c, qkv, x);
 }
 
 }  // namespace coeus

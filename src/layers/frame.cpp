@@ -77,8 +77,19 @@ Tensor Frame::copy_of(Ctx& c, Tensor lent, int64_t matrices) {
 
 void Frame::pay(Ctx& c, size_t unit) {
     const auto is_of_unit = [&](const WeightGradient& gradient) { return gradient.unit() == unit; };
-    for (const WeightGradient& gradient : owed_)
-        if (is_of_unit(gradient)) add_gradient(c, gradient);
+    // a gather of x begins while the products before it are computed
+    const auto begin_next = [&](auto from) {
+        const auto next = std::find_if(from, owed_.end(), [&](const WeightGradient& gradient) {
+            return is_of_unit(gradient) && gradient.x_is_scattered;
+        });
+        if (next != owed_.end()) c.tokens.begin_gather(c, next->x);
+    };
+    begin_next(owed_.begin());
+    for (auto gradient = owed_.begin(); gradient != owed_.end(); ++gradient) {
+        if (!is_of_unit(*gradient)) continue;
+        add_gradient(c, *gradient);
+        if (gradient->x_is_scattered) begin_next(gradient + 1);
+    }
     std::erase_if(owed_, is_of_unit);
 }
 
@@ -92,20 +103,14 @@ void add_gradient(Ctx& c, const WeightGradient& gradient) {
         return multiply_groups(c.exec, g, part.dy, gradient.x, replaces ? Tensor{} : g, gradient.groups);
     }
     const Scope temps(c.temp);
-    const auto add = [&](Tensor x, int64_t first) {
-        for (const WeightGradient::Part& part : gradient.parts.all()) {
-            const Tensor g = part.storage->g, of_x = g.slice_rows(part.first_row, part.dy.cols())
-                                                         .slice_cols(gradient.first_col, x.cols());
-            const bool replaces = part.storage->begin_product(part.first_row, part.dy.cols());
-            require(!replaces || of_x.cols() == g.cols(),
-                    "only a product of all columns can replace a gradient");
-            multiply(c, of_x, transposed(part.dy.slice_rows(first, x.rows())), x, replaces ? Tensor{} : of_x);
-        }
-    };
-    if (gradient.x_is_scattered)
-        c.tokens.gather(c, gradient.x, add);
-    else
-        add(gradient.x, 0);
+    const Tensor x = gradient.x_is_scattered ? c.tokens.gather(c, gradient.x) : gradient.x;
+    for (const WeightGradient::Part& part : gradient.parts.all()) {
+        const Tensor g = part.storage->g, of_x = g.slice_rows(part.first_row, part.dy.cols())
+                                                     .slice_cols(gradient.first_col, x.cols());
+        const bool replaces = part.storage->begin_product(part.first_row, part.dy.cols());
+        require(!replaces || of_x.cols() == g.cols(), "only a product of all columns can replace a gradient");
+        multiply(c, of_x, transposed(part.dy), x, replaces ? Tensor{} : of_x);
+    }
 }
 
 void Frame::rewind(const Mark& mark) {

@@ -31,7 +31,8 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
                 if (weight_.parts()[i].forms() == forms) f(weight_.parts()[i], w[i]);
         };
         each_part([&](const WeightPart& part, Tensor& operand) { operand = part.for_forward(c); });
-        c.tokens.gather(c, input, [&](Tensor rows, int64_t first) {
+        const int64_t columns = weight_.rows() / int64_t(weight_.parts().size());
+        c.tokens.gather_parts(c, input, columns, [&](Tensor rows, int64_t first) {
             const Tensor some = y.slice_rows(first, rows.rows());
             each_part([&](const WeightPart& part, const Tensor& operand) {
                 multiply(c, part.of(some), rows, transposed(operand), {}, true);
@@ -49,7 +50,20 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     return y;
 }
 
+Tensor ColLinear::recall_input(Ctx& c) const {
+    const Tensor x = input_.recall(c, weight_.forms(), Division::tokens(c));
+    const bool is_needed = std::ranges::any_of(weight_.parts(), [&](const WeightPart& part) {
+        return part.forms() == weight_.forms() && part.is_trained();
+    });
+    if (is_needed && !c.frame.is_owing()) c.tokens.begin_gather(c, x);
+    return x;
+}
+
 Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
+    return backward(c, dy, recall_input(c));
+}
+
+Tensor ColLinear::backward(Ctx& c, Tensor dy, Tensor x) const {
     add_bias_backward(c, dy, bias_);
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_.cols()});
     const Scope temps(c.temp);
@@ -60,12 +74,11 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
         gradients[i] = operand_of_tokens(c, parts[i].of(dy), parts[i].forms().dy, by);
         w[i] = parts[i].for_input_gradient(c);
     }
-    c.tokens.scatter(c, dx, [&](Tensor rows, int64_t first) {
+    const auto compute = [&](Tensor rows, int64_t first) {
         for (size_t i = 0; i < parts.size(); ++i)
             multiply(c, rows, gradients[i].slice_rows(first, rows.rows()), w[i], i > 0 ? rows : Tensor{});
-    });
+    };
     // x is gathered once for all parts with the same forms
-    const Tensor x = input_.recall(c, weight_.forms(), Division::tokens(c));
     const auto request = [&](const RecipeForms& forms, Tensor input) {
         WeightGradient gradient = {.x = input,
                                    .x_is_scattered = true,
@@ -81,12 +94,10 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
                                     .first_row = parts[i].first_row()});
         c.frame.later(c, gradient);
     };
+    c.tokens.scatter(c, dx, compute, [&] { request(weight_.forms(), x); });
     if (weight_.is_mixed()) {
         const RecipeForms forms = weight_.recipe_forms();
-        request({}, x);
         request(forms, operand_of_tokens(c, x, forms.x_of_wgrad, Division::tokens(c)));
-    } else {
-        request(weight_.forms(), x);
     }
     return dx;
 }
@@ -176,11 +187,11 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     const Division by = Division::tokens(c);
     const RecipeForms& forms = weight_.forms();
     const Tensor w = weight_.for_input_gradient(c);
-    Tensor all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy, by), [&](Tensor rows, int64_t first) {
-        multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
-    });
+    Tensor all = c.tokens.gather(
+        c, operand_of_tokens(c, dy, forms.dy, by), dx.cols(),
+        [&](Tensor rows, int64_t first) { multiply(c, dx.slice_rows(first, rows.rows()), rows, w); });
     if (forms.dy_of_wgrad != forms.dy && weight_.is_trained())
-        all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy_of_wgrad, by), [](Tensor, int64_t) {});
+        all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy_of_wgrad, by));
     c.frame.later(c, {.parts = {&weight_.storage(), all},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
                       .x_is_lent = input_.is_lent(forms),

@@ -9,8 +9,8 @@ namespace {
 
 class Adam : public Optimizer {
 public:
-    Adam(const AdamOptions& options, bool moments_in_bf16)
-        : options_(options), moments_in_bf16_(moments_in_bf16) {}
+    Adam(const AdamOptions& options, double weight_decay, bool moments_in_bf16)
+        : options_(options), weight_decay_(weight_decay), moments_in_bf16_(moments_in_bf16) {}
 
     std::vector<Moment> moments(const StateTypes& types) const override {
         const bool narrower = moments_in_bf16_ && types.master == Dtype::f32;
@@ -19,6 +19,7 @@ public:
     }
 
     void begin_step(uint64_t step, GroupScalars& scalars) const override {
+        scalars.weight_decay = weight_decay_;
         scalars.bias_correction1 = 1 - std::pow(options_.beta1, double(step));
         scalars.bias_correction2 = 1 - std::pow(options_.beta2, double(step));
     }
@@ -35,20 +36,22 @@ public:
 
 private:
     AdamOptions options_;
+    double weight_decay_;  ///< decoupled
     bool moments_in_bf16_;
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& o, uint64_t seed, size_t group) {
+    const bool decoupled = o.name == "AdamW";
     const AdamOptions options = {.beta1 = o.beta1,
                                  .beta2 = o.beta2,
                                  .eps = o.eps,
-                                 .weight_decay = o.weight_decay,
-                                 .decoupled = o.name == "AdamW",
+                                 .decay = decoupled ? 0 : o.weight_decay,
                                  .seed = seed,
                                  .group = group};
-    return std::make_unique<Adam>(options, o.implementation == "fused_opt_states_bf16");
+    return std::make_unique<Adam>(options, decoupled ? o.weight_decay : 0,
+                                  o.implementation == "fused_opt_states_bf16");
 }
 
 }  // namespace coeus

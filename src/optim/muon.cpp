@@ -25,7 +25,9 @@ public:
     }
     bool is_for(const Param& param) const override { return param.role == ParamRole::matrix; }
     bool can_take(const Param& param) const override { return param.shape.rank > 1; }
-    void begin_step(uint64_t, GroupScalars&) const override {}
+    void begin_step(uint64_t, GroupScalars& scalars) const override {
+        scalars.weight_decay = options_.weight_decay;
+    }
 
     void update(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
                 const StepScalars& scalars) const override {
@@ -45,10 +47,8 @@ public:
                  const StepScalars& scalars) const override {
         const double factor =
             muon_factor(options_.adjust_lr_fn, matrix_rows(rows.param), rows.param.shape.cols());
-        kernels.descend(
-            exec, rows.master, rows.gradient, rows.compute,
-            {.weight_decay = options_.weight_decay, .factor = factor, .seed = seed_, .group = group_},
-            rows.place(), scalars);
+        kernels.descend(exec, rows.master, rows.gradient, rows.compute,
+                        {.factor = factor, .seed = seed_, .group = group_}, rows.place(), scalars);
     }
 
 private:

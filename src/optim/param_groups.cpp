@@ -153,6 +153,7 @@ StepScalars ParamGroups::begin_step(uint64_t step, double learning_rate, int64_t
     for (size_t i = 0; i < groups_.size(); ++i) {
         scalars.groups[i].learning_rate = groups_[i].rate * learning_rate;
         groups_[i].optimizer->begin_step(step, scalars.groups[i]);
+        scalars.groups[i].set_factors();
     }
     return scalars;
 }

@@ -83,18 +83,4 @@ double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std
     return std::max(measured, known);
 }
 
-double copy_bandwidth(Exec& exec, const Kernels& kernels) {
-    const Memory& memory = exec.device->memory();
-    const OwnedTensor from(Dtype::f32, {int64_t(16) << 20}, "memory probe", memory),
-        to(Dtype::f32, {int64_t(16) << 20}, "memory probe", memory);
-    double best = 0;
-    for (int i = 0; i < 5; ++i) {
-        const Timer one;
-        kernels.cast(exec, to, from);
-        exec.queue->finish();
-        best = std::max(best, double(from.view.bytes() + to.view.bytes()) / one.seconds());
-    }
-    return best;
-}
-
 }  // namespace coeus

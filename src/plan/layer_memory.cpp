@@ -79,6 +79,7 @@ public:
                                  if (!storage.is_frozen())
                                      c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
                          }).flops;
+        if (exchanges_.overlapped_tokens) layers_.tokens = exchanges_.overlapped_tokens->used();
         add_executor();
         return layers_;
     }

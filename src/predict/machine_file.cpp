@@ -278,8 +278,8 @@ void read_network(Tables& tables, MachineFile& machine) {
         level.alpha = t.number("alpha", in_seconds);
         level.hop = t.number("hop", in_seconds);
         level.per_node = t.number("per_node", per_second);
-        for (const char* operation :
-             {"all_gather", "reduce_scatter", "all_reduce", "all_reduce_nvls", "all_to_all", "message"})
+        for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce", "all_reduce_nvls",
+                                      "all_to_all", "message", "copy"})
             if (BandwidthCurve curve = t.curve(operation); !curve.empty())
                 level.bandwidth[operation] = std::move(curve);
         if (level.per_node == 0 && level.bandwidth.empty())
@@ -304,6 +304,8 @@ void read_network(Tables& tables, MachineFile& machine) {
         o.sms = t.number("sms", amount, true);
         o.sms_of_a_collective = t.number("sms_of_a_collective", amount, true);
         if (o.sms_of_a_collective >= o.sms) t.refuse("sms_of_a_collective must be less than sms");
+        o.sms_of_a_copy = t.number("sms_of_a_copy", amount);
+        if (o.sms_of_a_copy >= o.sms) t.refuse("sms_of_a_copy must be less than sms");
         o.memory_share = t.number("memory_share", amount);
         if (o.memory_share >= 1) t.refuse("memory_share must be less than 1");
         machine.overlap = o;

@@ -12,7 +12,7 @@ namespace coeus {
 namespace {
 
 // Rough percentages of a step's time; only their order matters.
-constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
+constexpr double cost_of_sums = 1, cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
                  cost_of_offloading = 5, cost_of_cp = 10, cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
 // The search ends if twice as many ranks need more than this fraction of the memory: more ranks would not
@@ -26,6 +26,19 @@ bool keep_step(EngineOptions& options, int64_t sequences) {
     const int64_t at_a_time = options.training.sequences * options.mesh.size(axis::dp);
     options.accumulation = sequences / at_a_time;
     return options.accumulation > 0 && sequences % at_a_time == 0;
+}
+
+// The present options, and those that sum gradients in each local batch. Stages of a pipeline, whose
+// gradients many micro-batches add to, are not advised to.
+std::vector<Alternative> with_earlier_sums(const Alternative& now) {
+    std::vector<Alternative> all = {now};
+    const EngineOptions& options = now.options;
+    if (options.gather.gradients != Keep::all || options.mesh.pp > 1 || options.mesh.size(axis::fsdp) == 1)
+        return all;
+    all.push_back(now);
+    all.back().options.gather.gradients = Keep::neighbours;
+    all.back().cost += cost_of_sums;
+    return all;
 }
 
 // The present options, and those with which less is kept for the backward.
@@ -149,6 +162,8 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
         if (to.recompute.mode == Mode::operations) set("activation_checkpoint.selective_ac_option", "\"op\"");
     }
     differs(from.types.offload, to.types.offload, "training.enable_cpu_offload");
+    if (to.gather.gradients != from.gather.gradients)
+        set("parallelism.fsdp_sum_gradients", "\"local_batch\"");
     const MeshShape &before = from.mesh, &after = to.mesh;
     differs(before.tp, after.tp, "parallelism.tensor_parallel_degree");
     differs(before.cp, after.cp, "parallelism.context_parallel_degree");
@@ -170,11 +185,12 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
 std::vector<Alternative> ways_to_run(const ModelConfig& model, const EngineOptions& options,
                                      int64_t sequences) {
     std::vector<Alternative> all;
-    for (const Alternative& kept : with_less_kept({.options = options}))
-        for (const Alternative& offloaded : with_offloading(kept))
-            for (const Alternative& divided : with_other_meshes(model, offloaded))
-                for (Alternative& batched : with_smaller_batches(divided, sequences))
-                    all.push_back(std::move(batched));
+    for (const Alternative& summed : with_earlier_sums({.options = options}))
+        for (const Alternative& kept : with_less_kept(summed))
+            for (const Alternative& offloaded : with_offloading(kept))
+                for (const Alternative& divided : with_other_meshes(model, offloaded))
+                    for (Alternative& batched : with_smaller_batches(divided, sequences))
+                        all.push_back(std::move(batched));
     std::ranges::stable_sort(all, {}, &Alternative::cost);
     return all;
 }

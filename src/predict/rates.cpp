@@ -25,9 +25,24 @@ double on_curve(const std::vector<std::pair<double, double>>& points, double at)
     return between(at, before->first, before->second, after->first, after->second);
 }
 
+bool is_message(const std::string& operation) {
+    return operation == "send_receive" || operation == "peer_copy";
+}
+
+// The curve of an operation within a node. Copies without one are as fast as messages.
+const BandwidthCurve* curve_of(const MachineFile::Level& level, const std::string& operation) {
+    const auto find = [&](const std::string& name) {
+        const auto found = level.bandwidth.find(name);
+        return found == level.bandwidth.end() ? nullptr : &found->second;
+    };
+    if (operation == "peer_copy")
+        if (const BandwidthCurve* const copies = find("copy")) return copies;
+    return find(is_message(operation) ? "message" : operation);
+}
+
 // Bytes over the bus for each byte of the operand.
 double bus_share(const std::string& operation, int ranks) {
-    if (operation == "send_receive") return 1;
+    if (is_message(operation)) return 1;
     return (operation == "all_reduce" ? 2.0 : 1.0) * double(ranks - 1) / double(ranks);
 }
 
@@ -36,7 +51,15 @@ bool is_product(const std::string& kernel) {
 }
 
 bool is_attention(const std::string& kernel) {
-    return kernel == "attention" || kernel == "attention_backward";
+    return kernel == "attention" || kernel == "merge_attention" || kernel == "attention_backward";
+}
+
+// What kernels beside that of a call move, as a call of its own.
+Call moved_beside(const Call& call) {
+    Call beside;
+    beside.kernel = "add";
+    beside.bytes = call.more_bytes;
+    return beside;
 }
 
 std::optional<double> peak_of(const MachineFile& machine, Dtype type) {
@@ -122,18 +145,22 @@ std::optional<Estimate> Rates::seconds(const Call& call) const {
     if (const auto exact = machine_.calls.find(call.key()); exact != machine_.calls.end())
         return Estimate{exact->second, Source::exact};
     const bool product = is_product(call.kernel), computes = product || is_attention(call.kernel);
-    const double of_memory = machine_.memory_bandwidth > 0 ? call.bytes / machine_.memory_bandwidth : 0;
+    const auto of_peak = [this](double bytes) {
+        return machine_.memory_bandwidth > 0 ? bytes / machine_.memory_bandwidth : 0;
+    };
+    const double of_memory = of_peak(call.bytes);
     if (!computes) {
         if (const std::optional<double> seconds = row_seconds(call)) return Estimate{*seconds, Source::rate};
         if (machine_.memory_bandwidth == 0) return std::nullopt;
         return Estimate{of_memory, Source::peak};
     }
-    const double before = machine_.memory_bandwidth > 0 ? call.more_bytes / machine_.memory_bandwidth : 0;
+    const double beside = product ? of_peak(call.more_bytes)
+                                  : row_seconds(moved_beside(call)).value_or(of_peak(call.more_bytes));
     if (const std::optional<double> flops = product ? product_rate(call) : attention_rate(call))
-        return Estimate{before + std::max(call.flops / *flops, of_memory), Source::rate};
+        return Estimate{beside + std::max(call.flops / *flops, of_memory), Source::rate};
     const std::optional<double> most = peak_of(machine_, call.type);
     if (!most) return std::nullopt;
-    return Estimate{before + std::max(call.flops / *most, of_memory), Source::peak};
+    return Estimate{beside + std::max(call.flops / *most, of_memory), Source::peak};
 }
 
 std::optional<double> Rates::seconds(const std::string& operation, double bytes, RankGroup group) const {
@@ -150,14 +177,13 @@ std::optional<double> Rates::seconds(const std::string& operation, double bytes,
     double seconds = 0, latency = 0;
     if (on_a_node > 1) {
         if (inner == levels.end()) return std::nullopt;
-        auto curve = inner->bandwidth.find(operation == "send_receive" ? "message" : operation);
-        if (const auto nvls = inner->bandwidth.find(operation + "_nvls");
-            nvls_ && nvls != inner->bandwidth.end())
+        const BandwidthCurve* curve = curve_of(*inner, operation);
+        if (const BandwidthCurve* const nvls = curve_of(*inner, operation + "_nvls"); nvls_ && nvls)
             curve = nvls;
-        if (curve == inner->bandwidth.end()) return std::nullopt;
+        if (!curve) return std::nullopt;
         // below the first point, time is constant
-        const double first = curve->second.front().first;
-        seconds = moved / (on_curve(curve->second, bytes) * std::min(1.0, bytes / first));
+        const double first = curve->front().first;
+        seconds = moved / (on_curve(*curve, bytes) * std::min(1.0, bytes / first));
         latency = inner->alpha;  // beside what the curve has
     }
     if (group.nodes > 1) {
@@ -168,9 +194,9 @@ std::optional<double> Rates::seconds(const std::string& operation, double bytes,
                                   ? bytes * (group.ranks - on_a_node) / group.ranks / of_a_rank
                                   : moved / (of_a_rank * on_a_node);
         seconds = std::max(seconds, leaves);
-        const bool message = operation == "send_receive";
-        latency += message ? outer->alpha + outer->hop
-                           : outer->alpha * std::log2(group.ranks) + outer->hop * (group.nodes - 1);
+        latency += is_message(operation)
+                       ? outer->alpha + outer->hop
+                       : outer->alpha * std::log2(group.ranks) + outer->hop * (group.nodes - 1);
     }
     return seconds + latency;
 }

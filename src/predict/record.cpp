@@ -49,7 +49,7 @@ Purpose purpose_of(Exchange exchange) {
 // The purpose of what is submitted ahead, before anything waits for it.
 Purpose purpose_of(const std::string& operation, unsigned axes) {
     if (operation == "all_gather") return Purpose::weights;
-    if (operation != "send_receive") return Purpose::others;
+    if (operation != "send_receive" && operation != "peer_copy") return Purpose::others;
     if (axes == axis::pp) return Purpose::stages;
     return axes == axis::tp ? Purpose::tensor : Purpose::context;
 }
@@ -69,6 +69,7 @@ public:
         // products and attention may be in another type than their results: that of a, q, dout
         const size_t typical = is_product(call_)                      ? 1
                                : call_.kernel == "attention"          ? 2
+                               : call_.kernel == "merge_attention"    ? 2
                                : call_.kernel == "attention_backward" ? 3
                                                                       : 0;
         call_.type = tensors[std::min(typical, tensors.size() - 1)].dtype;
@@ -80,6 +81,7 @@ public:
         call_.variant = kernel.variant;
         call_.size = kernel.size;
         call_.launches = kernel.launches;
+        call_.more_bytes = kernel.more_bytes;
         if (call_.variant == "decoded" || call_.variant == "converted") call_.type = Dtype::bf16;
         // decoding reads 1 byte of an element and writes 2, and the product reads 1 more than of a code
         if (call_.variant == "decoded") call_.more_bytes = 4 * elements_in_8_bits_;

@@ -20,6 +20,13 @@ EngineOptions with_local_batches(EngineOptions options, int64_t number) {
     return options;
 }
 
+// GPUs of a node copy tokens into each other's memory.
+EngineOptions with_copies(EngineOptions options, const MachineFile& machine) {
+    options.exchanges.copy_tokens =
+        group_of(options.mesh, options.rank, axis::tp, machine.ranks_of_node).nodes == 1;
+    return options;
+}
+
 // Seconds of a local batch at the machine's peak.
 std::optional<double> seconds_at_peak(const ModelConfig& config, const EngineOptions& options,
                                       const MachineFile& machine, double tokens) {
@@ -65,6 +72,21 @@ double stage_waits_of(const EngineOptions& options, const Played& one, const Pla
     if (cost.backward_weight == 0) cost.backward_weight = cost.backward / 2;
     const Simulation simulation = simulate(table, cost);
     return 1e-9 * double(simulation.makespan - simulation.busy[size_t(rank)]);
+}
+
+// A step whose tensor-parallel ranks exchange tokens in the other way.
+OtherTokens other_tokens_of(const ModelConfig& config, EngineOptions options, const Rates& rates,
+                            LaunchOrder order) {
+    options.exchanges.overlap_tokens = !options.exchanges.overlap_tokens;
+    const auto played = [&](int64_t local_batches) {
+        return play(record_step(config, with_local_batches(options, local_batches)), rates, options.graphs,
+                    order);
+    };
+    const Played one = played(1), two = played(2);
+    const double local_batch = two.total - one.total;
+    return {.overlapped = options.exchanges.overlap_tokens,
+            .step = double(options.accumulation) * (local_batch + stage_waits_of(options, one, two)) +
+                    one.total - local_batch};
 }
 
 // By purpose. `one` and `two` are steps with as many local batches.
@@ -125,8 +147,9 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 }
 
 // A step of one local batch, and how much longer one of two takes.
-Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, const MachineFile& machine,
+Roofline roofline_of(const ModelConfig& config, const EngineOptions& asked, const MachineFile& machine,
                      LaunchOrder order, bool in_tf32) {
+    const EngineOptions options = with_copies(asked, machine);
     const Rates rates(machine, options.machine.nvls);
     const Recording one = record_step(config, with_local_batches(options, 1)),
                     two = record_step(config, with_local_batches(options, 2));
@@ -158,6 +181,7 @@ Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, co
             all.other->exposed_once += row.exposed_once;
         }
     }
+    if (options.mesh.tp > 1) all.other_tokens = other_tokens_of(config, options, rates, order);
     all.local_batches = options.accumulation;
     all.tokens = double(options.training.count()) / options.mesh.size(axis::pp | axis::cp | axis::tp);
     all.in_tf32 = in_tf32;
@@ -258,6 +282,12 @@ std::string Roofline::text(const MachineFile& machine, const MeshShape& mesh) co
     if (graph_nodes > 0)
         text += fmt::format("; nodes of the step's CUDA graphs: {}", with_commas(graph_nodes));
     text += communication_text();
+    if (other_tokens)
+        text += fmt::format("\n  {}: a step would take {:.1f} ms",
+                            other_tokens->overlapped
+                                ? "asynchronous tensor parallelism (parallelism.enable_async_tensor_parallel)"
+                                : "without parallelism.enable_async_tensor_parallel",
+                            ms(other_tokens->step));
     if (in_tf32) text += "\n  products in TF32: no rate is known; their time is that of products in float32";
     if (!by_data_sheet.empty())
         text += fmt::format("\n  at the peaks of the data sheet, which no kernel reaches: {}",

@@ -86,8 +86,13 @@ public:
           order_(order),
           queues_(recording.queues),
           points_(recording.submitted.size()) {
-        if (const auto& overlap = rates.machine().overlap)
-            share_ = (1 - overlap->sms_of_a_collective / overlap->sms) * (1 - overlap->memory_share);
+        const auto& overlap = rates.machine().overlap;
+        if (!overlap) return;
+        const auto left_by = [&](double sms) {
+            return (1 - sms / overlap->sms) * (1 - overlap->memory_share);
+        };
+        share_ = left_by(overlap->sms_of_a_collective);
+        share_by_copies_ = overlap->sms_of_a_copy > 0 ? left_by(overlap->sms_of_a_copy) : share_;
     }
 
     Played play() {
@@ -144,9 +149,13 @@ private:
         played_.seconds[class_of(call.kernel)] += work;
         played_.seconds[gaps] += gap;
         now() += gap;
-        const double busy = std::ranges::max(queues_, {}, &Point::time).time - now();
-        const double beside = std::min(work, busy * share_);  // work that is done beside a collective
-        const double slower = beside / share_ - beside;
+        // work that is done beside a collective, and then beside copies only
+        const double busy = std::ranges::max(queues_, {}, &Point::time).time - now(),
+                     busy_with_collectives = std::clamp(collectives_end_ - now(), 0.0, busy),
+                     beside = std::min(work, busy_with_collectives * share_),
+                     beside_copies =
+                         std::min(work - beside, (busy - busy_with_collectives) * share_by_copies_);
+        const double slower = beside / share_ - beside + beside_copies / share_by_copies_ - beside_copies;
         played_.seconds[slowed] += slower;
         now() += work + slower;
     }
@@ -156,17 +165,27 @@ private:
         const double work = seconds_of(recording_.calls[entry.index]);
         played_.communication[size_t(entry.purpose)].total += work;
         queues_[entry.queue] = {queues_[entry.queue].time + work, entry.purpose};
+        collectives_end_ = std::max(collectives_end_, queues_[entry.queue].time);
     }
 
     void communicate(uint32_t queue, const Collective& collective) {
         double start = queues_[queue].time;
+        if (collective.operation == "peer_copy") return copy(queue, collective);
         if (order_ == LaunchOrder::overlapped) start = std::max(start, begun_);
         if (order_ == LaunchOrder::serial) start = std::max(start, ended_);
         const double end = start + seconds_of(collective);
         begun_ = std::max(begun_, start);
         ended_ = std::max(ended_, end);
         played_.communication[size_t(collective.purpose)].total += end - start;
+        collectives_end_ = std::max(collectives_end_, end);
         wait_for(queue, {end, collective.purpose});
+    }
+
+    // Not an operation of NCCL, so their order does not matter to it.
+    void copy(uint32_t queue, const Collective& collective) {
+        const double seconds = seconds_of(collective);
+        played_.communication[size_t(collective.purpose)].total += seconds;
+        wait_for(queue, {queues_[queue].time + seconds, collective.purpose});
     }
 
     // Only the computation's waits are exposed.
@@ -192,7 +211,9 @@ private:
     const Rates& rates_;
     double gap_;
     LaunchOrder order_;
-    double share_ = 1;              // of its rate that a kernel has beside a collective
+    // of its rate that a kernel has beside a collective, and beside copies by copy engines
+    double share_ = 1, share_by_copies_ = 1;
+    double collectives_end_ = 0;    // of the last one so far, or of kernels that belong to it
     std::vector<Point> queues_;     // after the work so far
     std::vector<Point> points_;     // of each entry's queue, after the entry
     double begun_ = 0, ended_ = 0;  // the latest begin and end of an operation so far

@@ -138,7 +138,8 @@ std::optional<double> Session::peak_flops() {
 std::string Session::load_initial_weights() {
     std::string source = coeus::load_initial_weights(config_, model_, engine_.model(), rank_.mesh());
     if (source.empty())
-        engine_.model().parameters().initialise(uint64_t(config_.debug.seed), rank_.cpu().threads);
+        engine_.model().parameters().initialise(engine_.exec(), engine_.kernels(),
+                                                uint64_t(config_.debug.seed));
     return source;
 }
 

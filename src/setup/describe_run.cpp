@@ -46,6 +46,19 @@ std::string prefetch_notice(const MeshShape& mesh, const GatherOptions& gather) 
     return "";
 }
 
+// Why it makes no difference when gradients are summed although the deck says it; "" if it does.
+std::string sum_notice(const Config& config, const EngineOptions& options) {
+    if (config.parallelism.fsdp_sum_gradients == "default") return "";
+    const std::string idle = "parallelism.fsdp_sum_gradients has no effect ";
+    if (options.mesh.size(axis::fsdp) == 1)
+        return idle +
+               "on this mesh: gradients of weights that no ranks divide (dp_shard x cp > 1) are always "
+               "summed once a step";
+    if (options.accumulation * options.pipeline.timetable.microbatches == 1)
+        return idle + "on a step of one local batch";
+    return "";
+}
+
 std::string model_text(const ModelConfig& model, int64_t seq_len) {
     const int64_t all = model->parameters(), active = model->active_parameters();
     return fmt::format("Model: {}, {} parameters{} ({}), {:.4g} FLOPs per token", model->name(),
@@ -117,6 +130,8 @@ Findings describe_run(const Config& config, const MeshShape& mesh, const Engine&
         !recomputed.empty())
         add(recomputed);
     if (const std::string notice = prefetch_notice(mesh, options.gather); !notice.empty())
+        found.add(Topic::plan, notice, Severity::notice);
+    if (const std::string notice = sum_notice(config, options); !notice.empty())
         found.add(Topic::plan, notice, Severity::notice);
     if (config.training.enable_cpu_offload) found.add(describe_offloading(engine));
     add(engine.plan().text(memory_limit));

@@ -80,11 +80,14 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
     options.machine = machine;
-    // every micro-batch uses a pipeline's stages: their weights stay gathered, and gradients are summed once
+    // every micro-batch uses a pipeline's stages: by default, their weights stay gathered, and gradients are
+    // summed once
     const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
-    options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
+    const std::string& sum = config.parallelism.fsdp_sum_gradients;
+    const bool once = sum == "step" || (sum == "default" && mesh.pp > 1);
+    options.gather.gradients = once ? Keep::all : Keep::neighbours;
     options.gather.prefetch = int(config.parallelism.fsdp_prefetch);
     options.streams = machine.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.experts_in_8_bits = config.kernels.experts_in_8_bits;

@@ -5,18 +5,6 @@
 
 namespace coeus {
 
-double Init::value(const RandomStream& stream, uint64_t index) const {
-    if (std == 0 && bound == 0) return constant;
-    double u = stream.uniform(index);
-    if (std == 0) return bound * (2 * u - 1);
-    if (bound > 0) {
-        // uniform over the probability mass between the bounds
-        const double below = normal_cdf(-bound / std);
-        u = below + u * (1 - 2 * below);
-    }
-    return std * normal_quantile(u);
-}
-
 Extent Param::part(int tp, int tp_rank) const {
     Extent e = {.rows = rows_per_group(), .cols = shape.cols(), .groups = groups};
     const auto split = [&](int64_t& first, int64_t& count) {

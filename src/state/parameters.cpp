@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/parameters.hpp"
 
-#include "coeus/device/host_rows.hpp"
+#include "coeus/base/random.hpp"
 #include "coeus/state/one_scale_weights.hpp"
 
 #include <algorithm>
-#include <thread>
 
 namespace coeus {
 
@@ -66,14 +65,19 @@ bool keeps_compute(const Storage& storage, const StateTypes& types) {
            (!storage.is_gathered() || types.offload);
 }
 
-}  // namespace
-
-ElementPlace OwnedRows::place() const {
+// The place of elements of a parameter, whose rows have `cols` of its columns.
+ElementPlace place_in(const Param& param, int64_t first_row, int64_t first_col, int64_t cols) {
     const int64_t global_cols = param.shape.cols();
     return {.stream = stream_of(param.name),
             .first_index = uint64_t(first_row * global_cols + first_col),
-            .run = master.cols(),
+            .run = cols == global_cols ? 0 : cols,
             .stride = uint64_t(global_cols)};
+}
+
+}  // namespace
+
+ElementPlace OwnedRows::place() const {
+    return place_in(param, first_row, first_col, master.cols());
 }
 
 size_t Parameters::begin_unit(int uses) {
@@ -283,36 +287,26 @@ std::array<Tensor, 3> Parameters::gradients_of(size_t unit, size_t sharding) con
     return parts;
 }
 
-namespace {
-
-// Fills the elements of a run from `begin` on with initial values, by several threads. The elements are on
-// the host.
-void fill(Tensor values, int64_t begin, const OwnedRun& run, const RandomStream& stream, int threads) {
-    const Param& param = *run.param;
-    const int64_t cols = param.local.cols;
-    const auto fill_some = [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-            const int64_t row = run.first_row + (begin + i) / cols, col = run.first_col + (begin + i) % cols;
-            set_element(values, i, param.init.value(stream, uint64_t(row * param.shape.cols() + col)));
+void Parameters::initialise(Exec& exec, const Kernels& kernels, uint64_t seed) {
+    Exec host;
+    host.threads = exec.threads;
+    for (const Storage& storage : storages_) {
+        const bool on_host = master_device(storage).is_host();
+        for (const OwnedRun& run : storage.runs()) {
+            const Tensor rows = Storage::rows_of(run, storage.master);
+            (on_host ? cpu_kernels() : kernels)
+                .draw(on_host ? host : exec, rows, run.param->init, seed,
+                      place_in(*run.param, run.first_row, run.first_col, rows.cols()));
         }
-    };
-    std::vector<std::jthread> workers;
-    const int64_t share = std::max<int64_t>(1, div_ceil(values.count(), threads));
-    for (int64_t first = share; first < values.count(); first += share)
-        workers.emplace_back(fill_some, first, std::min(first + share, values.count()));
-    fill_some(0, std::min(share, values.count()));
+    }
+    exec.queue->finish();
 }
 
-}  // namespace
-
 void Parameters::initialise(uint64_t seed, int threads) {
-    for (const Storage& storage : storages_)
-        for (const OwnedRun& run : storage.runs()) {
-            const RandomStream stream(seed, run.param->name);
-            const Tensor rows = Storage::rows_of(run, storage.master);
-            write_rows(master_device(storage), rows.reshape({rows.count()}),
-                       [&](Tensor values, int64_t first) { fill(values, first, run, stream, threads); });
-        }
+    require(device_->is_host(), "weights on a device are drawn there");
+    Exec exec;
+    exec.threads = threads;
+    initialise(exec, cpu_kernels(), seed);
 }
 
 // One call for neighbours in memory.

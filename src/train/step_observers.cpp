@@ -2,7 +2,7 @@
 #include "coeus/train/step_observers.hpp"
 
 #include "coeus/base/log.hpp"
-#include "coeus/plan/cpu_peak.hpp"
+#include "coeus/plan/copy_rate.hpp"
 
 namespace coeus {
 
@@ -40,9 +40,10 @@ void StepObservers::report_profile(std::optional<double> peak_flops) {
     if (!profile_) return;
     // all ranks measure at the same time, as they computed at the same time; each logs its own table
     mesh_.world().barrier();
-    const double bandwidth = copy_bandwidth(engine_.exec(), engine_.kernels());
+    const CopyRate copy = copy_rate(engine_.exec(), engine_.kernels());
     log::info("Profile of rank {}: {}", mesh_.world().rank(),
-              profile_->table({.flops_per_second = peak_flops.value_or(0), .bytes_per_second = bandwidth}));
+              profile_->table(
+                  {.flops_per_second = peak_flops.value_or(0), .bytes_per_second = copy.bytes_per_second}));
 }
 
 }  // namespace coeus

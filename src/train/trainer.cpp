@@ -17,6 +17,7 @@ namespace coeus {
 namespace {
 
 constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unless there are no others
+constexpr int64_t profile_steps = 4;   // the last ones, so that a profile does not slow the others
 
 }  // namespace
 
@@ -62,7 +63,9 @@ void Trainer::train() {
         saving_.export_if_missing(record());
     }
     for (int64_t done = 0; progress_.step < steps; ++done) {
-        const StepTime time = observed_step(*loader, done >= profile_warmup || steps - progress_.step <= 1);
+        const int64_t left = steps - progress_.step;
+        const StepTime time =
+            observed_step(*loader, left <= 1 || (left <= profile_steps && done >= profile_warmup));
         if (engine().scalars().refusals != 0) {  // the optimizer step was not taken
             goodput_->take_back(1);
             continue;

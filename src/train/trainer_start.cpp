@@ -219,7 +219,10 @@ void Trainer::start_fresh() {
     const std::string source = session_.load_initial_weights();
     if (!first_rank()) return;
     if (source.empty())
-        log::info("No checkpoint was found: starting from scratch");
+        log::info("No checkpoint was found: starting from scratch{}",
+                  engine().options().types.offloads_master()
+                      ? "; the host draws the initial weights, since it keeps them"
+                      : "");
     else
         log::info("Starting from the weights of {}", source);
 }

@@ -2,6 +2,7 @@
 // A GPU's queues, and the contents of its memory.
 #include "coeus/device/host_rows.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/plan/copy_rate.hpp"
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/numbers.hpp"
@@ -102,4 +103,16 @@ TEST_CASE("a GPU: the host writes and reads rows in pieces, each at its place") 
         for (size_t i = 0; i < read.size(); ++i) CHECK(read[i] == (i < 15 ? float(i + 3) : -1));
     }
     read_rows(gpu, Tensor(nullptr, Dtype::f32, {0, 3}), [](Tensor, int64_t) { FAIL("there are no rows"); });
+}
+
+TEST_CASE("a GPU: a copy has a rate, takes at most an eighth of the free memory, and leaves none taken") {
+    const Device& gpu = the_gpu();
+    Exec exec(gpu);
+    const int64_t before = gpu.taken_bytes();
+    const CopyRate rate = copy_rate(exec, cuda_kernels());
+    CHECK(rate.bytes_per_second > 0);
+    CHECK(rate.bytes >= int64_t(1) << 20);
+    CHECK(rate.bytes <= most_copied_bytes);
+    CHECK(2 * rate.bytes <= (gpu.memory_bytes() - before) / 8);
+    CHECK(gpu.taken_bytes() <= before);
 }

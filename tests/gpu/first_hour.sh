@@ -1,17 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The first hour on a new machine with GPUs: first_hour.sh [FOLDER [PART ...]]. FOLDER is a build folder (default
-# build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last lines
-# of this script, or a number of a setting, such as B6; without one, all parts run. The script tests, measures and
-# compares on all GPUs of this host, or of all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part
-# has a time limit. It writes OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them
-# see) with a log for each run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
+# build-cuda) or an unpacked bundle, in which this script is called first-hour.sh. Each PART is a name of the last
+# lines of this script, or a number of a setting, such as B6; without one, all parts run. If the first one is `short`,
+# they are facts, start, kernels and settings, and those that follow: for a command of ten minutes, which leaves only
+# OUT/report.md and OUT/first_hour.tar.zst. The script tests, measures and compares on all GPUs of this host, or of
+# all nodes of a Slurm job (sbatch --wrap). No failure stops it, and each part has a time limit. It writes
+# OUT/first_hour/report.md (OUT: default FOLDER; for several nodes a folder that all of them see) with a log for each
+# run beside it, and packs both into OUT/first_hour.tar.zst (or .gz), which can be sent back.
 #
 #   RANKS               number of ranks that train together; default: one for each GPU
 #   LAUNCH              the command that starts them, to which `-n RANKS` is added; default: srun in a job of Slurm,
 #                       otherwise mpirun
-#   COEUS_HOUR_SECONDS  total time, default 3300; parts for which no time is left are skipped, and the report says so
-#   COEUS_RUN_SECONDS   time limit of one training run, default 240
+#   COEUS_HOUR_SECONDS  total time, default 3300 (short: 540); parts for which no time is left are skipped, and the
+#                       report says so
+#   COEUS_RUN_SECONDS   time limit of one training run, default 240 (short: 60, and 120 for the first run)
 #   COEUS_GPU_BENCH     tiny: a tiny model and small cases, for a test of this script
 # shellcheck disable=SC2317 # parts are called by name
 set -u
@@ -23,6 +26,12 @@ given=${1:-$own}
 folder=$(CDPATH='' cd "$given" && pwd) || exit 2
 [ $# = 0 ] || shift
 arguments=$* wanted=${*:-all}
+short="" seconds=3300 of_a_run=240 of_the_first=240 of_kernels=420
+if [ "${1-}" = short ]; then
+    shift
+    short=yes seconds=540 of_a_run=60 of_the_first=120 of_kernels=200
+    wanted="facts start kernels settings $*"
+fi
 mkdir -p "${OUT:-$folder}" || exit 2
 out=$(CDPATH='' cd "${OUT:-$folder}" && pwd)/first_hour
 logs=$out/logs work=$out/work
@@ -31,9 +40,9 @@ tiny=
 [ "${COEUS_GPU_BENCH-}" != tiny ] || tiny=yes
 
 begin=$(date +%s)
-end=$((begin + ${COEUS_HOUR_SECONDS:-3300}))
+end=$((begin + ${COEUS_HOUR_SECONDS:-$seconds}))
 deadline=$end part=start-up running= under=
-run_seconds=${COEUS_RUN_SECONDS:-240}
+run_seconds=${COEUS_RUN_SECONDS:-$of_the_first}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_mpi_yield_when_idle=1
 
@@ -315,6 +324,7 @@ part_start() {
         page "What the program says at its start"
     [ "$trained" = 1 ] || fact NCCL "$(sed -n 's/.*exchange tensors through //p' "$logs/$start.log" | head -n 1)"
     fact attention "$(sed -n 's/.*Attention kernels: //p' "$logs/$start.log" | head -n 1)"
+    run_seconds=${COEUS_RUN_SECONDS:-$of_a_run}
     warnings_of $start >"$work/warnings"
     [ ! -s "$work/warnings" ] || verdict "warnings at the start: $(head -n 3 "$work/warnings" | on_one_line)"
     memory_verdict $start
@@ -383,6 +393,21 @@ part_nccl() {
     algorithms=$(grep -oE 'Algo [A-Za-z0-9_]+ proto [A-Za-z0-9_]+' "$logs/nccl.log" | sort | uniq -c | sort -rn | head -n 4)
     verdict "NCCL: $(sed -n 's/.*exchange tensors through //p' "$logs/nccl.log" | head -n 1)," \
         "algorithms: $(echo "$algorithms" | on_one_line)"
+}
+
+part_links() {
+    [ "$trained" -gt 1 ] || { skipped links "it needs several ranks that train" && return; }
+    set -- "$folder/bench/gpu_collectives"
+    [ ! -x "$folder/run" ] || set -- "$folder/run" gpu_collectives
+    for mesh in dp_shard tp; do
+        degree=$trained
+        [ $mesh = dp_shard ] || degree=$tp
+        if [ $mesh = tp ] && { [ "$tp" = 1 ] || [ "$tp" = "$trained" ]; }; then continue; fi
+        # shellcheck disable=SC2086 # words
+        attempt links-$mesh 120 $launch -n "$trained" "$@" $mesh="$degree" ${tiny:+from=4096 to=65536} ||
+            failed "links, $mesh" "$why" links-$mesh
+        page "gpu_collectives $mesh=$degree, as levels of a machine file" <"$logs/links-$mesh.log"
+    done
 }
 
 # compare A B: the last checkpoints and the losses of two runs, bit by bit. Sets `differs` (empty: they are equal).
@@ -504,21 +529,39 @@ why_not() {
     for need in $needs; do why_not_by "$need"; done | head -n 1
 }
 
-# Files of row N of the table: N.with and N.without have a figure of each turn, N.tried is there after the first try,
-# N.note is why there is no figure of the last try, and N.warnings are those that the start does not have as well.
+# Files of row N of the table: N.with and N.without have a figure of each turn, N.starts has the seconds of start of
+# each run, N.tried is there after the first try, N.note is why there is no figure of the last try, and N.warnings are
+# those that the start does not have as well.
 note_setting() { echo "$2" >"$work/rates/$1.note"; } # note_setting ROW TEXT
 
 is_chosen() { case " $numbers " in "  " | *" $1 "*) ;; *) return 1 ;; esac }
 
-rows_to_run() { # prints the numbers of rows: those that were never tried, the measured ones, and those that failed
+# rows_to_run first|others|all: prints the numbers of rows: those that were never tried, the measured ones, and those
+# that failed. `first`: of the six that are measured twice before the others, without those that failed.
+rows_to_run() {
     row=0
     while IFS=';' read -r number _; do
-        row=$((row + 1)) turn=3
+        row=$((row + 1)) order=3
         is_chosen "$number" || continue
-        if [ -f "$work/rates/$row.with" ] && [ -f "$work/rates/$row.without" ]; then turn=2; fi
-        [ -f "$work/rates/$row.tried" ] || turn=1
-        echo "$turn $row"
+        if [ -f "$work/rates/$row.with" ] && [ -f "$work/rates/$row.without" ]; then order=2; fi
+        [ -f "$work/rates/$row.tried" ] || order=1
+        if grep -qx "$row" "$work/first_rows"; then is_first=yes; else is_first=; fi
+        case $1$is_first in
+            firstyes) [ $order != 3 ] || continue ;;
+            first | othersyes) continue ;;
+        esac
+        echo "$order $row"
     done <"$work/settings" | sort -s -n -k 1,1 | cut -d ' ' -f 2
+}
+
+first_rows() { # prints the numbers of the first six rows that this machine can run
+    row=0
+    while IFS=';' read -r number needs _ with without both; do
+        row=$((row + 1))
+        is_chosen "$number" || continue
+        # shellcheck disable=SC2086 # words
+        [ -n "$(why_not "$needs" $with $without $both)" ] || echo "$row"
+    done <"$work/settings" | head -n 6
 }
 
 note_warnings() { # note_warnings ROW WHAT KIND RUN
@@ -534,6 +577,7 @@ run_setting() { # run_setting ROW KIND WORD ...: trains, and keeps the speed. Re
     shift 2
     if train "$name" "$trained" "$@"; then
         median tps "$logs/$name.jsonl" >>"$work/rates/$row.$kind"
+        sed -n 's/.*Start-up \([0-9.]*\) s.*/\1/p' "$logs/$name.log" | head -n 1 >>"$work/rates/$row.starts"
         note_warnings "$row" "$number, $what" "$kind" "$name"
     elif [ "$limit" -lt "$run_seconds" ] && [ $((deadline - $(now))) -le 0 ]; then
         note_setting "$row" "no time was left" # it was cut off
@@ -549,9 +593,9 @@ run_setting() { # run_setting ROW KIND WORD ...: trains, and keeps the speed. Re
     forget "$name"
 }
 
-run_settings() { # run_settings TURN
+run_settings() { # run_settings TURN first|others|all
     turn=$1
-    rows_to_run >"$work/rows"
+    rows_to_run "$2" >"$work/rows"
     while read -r row; do
         IFS=';' read -r number needs what with without both <<END
 $(sed -n "${row}p" "$work/settings")
@@ -582,16 +626,17 @@ settings_left_out() { # prints those for which no time was left
 }
 
 settings_table() ( # a subshell: it has variables of its own
-    echo '| | setting | with | tokens/s | without | tokens/s | ratio | noise | |'
-    echo '|---|---|---|---:|---|---:|---:|---:|---|'
+    echo '| | setting | with | tokens/s | without | tokens/s | ratio | noise | start, s | |'
+    echo '|---|---|---|---:|---|---:|---:|---:|---:|---|'
     row=0
     while IFS=';' read -r number needs what with without both; do
         row=$((row + 1))
         is_chosen "$number" || continue
         note=$(cat "$work/rates/$row.note" "$work/rates/$row.warnings" 2>/dev/null | sed '$!s/$/;/' | on_one_line)
         what="$what${both:+ (\`$both\`)}"
+        starts=$(sort -g "$work/rates/$row.starts" 2>/dev/null | tail -n 1)
         for kind in with without; do sed "s/^/$kind /" "$work/rates/$row.$kind" 2>/dev/null; done |
-            awk -v number="$number" -v what="$what" -v with="${with:+\`$with\`}" -v without="${without:+\`$without\`}" -v note="$note" '
+            awk -v number="$number" -v what="$what" -v with="${with:+\`$with\`}" -v without="${without:+\`$without\`}" -v note="$note" -v starts="$starts" '
             { sum[$1] += $2; n[$1]++; if (!($1 in low) || $2 < low[$1]) low[$1] = $2; if ($2 > high[$1]) high[$1] = $2 }
             END {
                 ratio = noise = a = b = ""
@@ -604,20 +649,27 @@ settings_table() ( # a subshell: it has variables of its own
                         if (most == "" || d > most) most = d
                     }
                 if (most != "") noise = sprintf("%.1f %%", most)
-                printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", number, what, with, a, without, b, ratio, noise, note
+                printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", number, what, with, a, without, b, ratio, noise, starts, note
             }'
     done <"$work/settings"
 )
 
-part_settings() { run_settings 1; }
-part_settings_again() { run_settings 2; } # with the time that is left: how much the figures vary
+# two turns of the first rows: without noise, a ratio near 1 says nothing
+part_settings() {
+    first_rows >"$work/first_rows"
+    run_settings 1 first
+    run_settings 2 first
+    run_settings 1 others
+}
+part_settings_again() { run_settings 3 all; } # with the time that is left
 
 part_kernels() {
-    # each kernel of experts in a process of its own, as it may hang or end the process: wgmma and TMA last
+    # each kernel of experts in a process of its own, as it may hang or end the process
     while read -r limit program kernel; do
         # shellcheck disable=SC2086 # an empty name gives no argument
         set -- $kernel
         case $program$tiny in
+            gpu_rowsyes) set -- --small ;;
             gpu_groupedyes) set -- "$kernel" 2 40 32 48 ;;
             gpu_gemmyes) set -- 16 ;;
             gpu_attentionyes) set -- 1 16 2 2 16 ;;
@@ -626,14 +678,15 @@ part_kernels() {
         bench_program "$name" "$limit" "$program" "$@" || failed "$what" "$why" "$name"
         [ ! -f "$logs/$name.log" ] || page "$what" <"$logs/$name.log"
     done <<END
+60 gpu_rows
+60 gpu_attention
+60 gpu_gemm
+60 gpu_grouped wgmma+tma
+60 gpu_grouped wgmma
 60 gpu_grouped mma
-60 gpu_grouped decoded
-120 gpu_gemm
-120 gpu_attention
-60 gpu_grouped codes
 60 gpu_grouped decoded+tma
-90 gpu_grouped wgmma
-90 gpu_grouped wgmma+tma
+60 gpu_grouped decoded
+60 gpu_grouped codes
 END
 }
 
@@ -667,20 +720,22 @@ END
 part_ncu() {
     ncu=$(tool ncu)
     [ -n "$ncu" ] || { skipped ncu "there is no ncu" && return; }
-    # the first launches of all three products of experts, of attention's forward, and of our backward
+    # the first launches of AdamW, norms, all three products of experts, attention's forward, and our backward
     while IFS=';' read -r kernels need launches program arguments names; do
         reason=
         [ -z "$need" ] || reason=$(why_not_by "$need")
         if [ -n "$reason" ]; then skipped "ncu, $kernels" "$reason" && continue; fi
         if [ -x "$folder/run" ]; then set -- "$folder/run" "$program"; else set -- "$folder/bench/$program"; fi
         # shellcheck disable=SC2086 # words
-        attempt ncu-$kernels 120 "$ncu" --set full --target-processes all --kernel-name "regex:$names" \
-            --launch-count "$launches" --force-overwrite --export "$out/$kernels" "$@" $arguments
+        attempt ncu-$kernels 120 "$ncu" --set full --clock-control none --target-processes all \
+            --kernel-name "regex:$names" --launch-count "$launches" --force-overwrite --export "$out/$kernels" "$@" $arguments
         code=$?
         if [ $code = 0 ] && [ -f "$out/$kernels.ncu-rep" ]; then verdict "ncu: $kernels.ncu-rep"; else
             failed "ncu, $kernels" "${why:-there is no $kernels.ncu-rep}" ncu-$kernels
         fi
     done <<END
+adam;;2;gpu_rows;adam;adam_kernel
+norms;;8;gpu_rows;norms;norm
 experts;;6;gpu_grouped;mma 8 2048 2048 2816;grouped_gemm_mma
 attention;;8;gpu_attention;1 4096 32 8 128;attention|sdpa|fmha|flash
 gradients;;8;gpu_attention;1 4096 32 8 128;gradients
@@ -728,12 +783,13 @@ write_report() {
         settings_table >"$work/table"
         awk -F ' *[|] *' 'NR > 2 && $8 != "" && ($8 > 1.03 || $8 < 0.97) && ($8 - 1) ^ 2 > ($9 / 100) ^ 2 {
             printf "- %s %s: %s times the speed of %s%s%s\n", $2, $4, $8, $6 == "" ? "a run without it" : $6,
-                $9 == "" ? "" : ", noise " $9, $10 == "" ? "" : ". " $10
+                $9 == "" ? "" : ", noise " $9, $11 == "" ? "" : ". " $11
         }' "$work/table" >"$work/effects"
         list "Settings that change the speed by more than 3 %, and more than the noise" "$work/effects"
         printf '\n## Settings, with and without\n\n'
         echo "Tokens/s of a GPU, median of the steps after the warm-up, mean of all turns. Ratio: with / without. Noise: how"
-        echo "much the turns of one kind differ. Numbers are those of the findings in the review of the GPU code."
+        echo "much the turns of one kind differ. Start: the longest of a run's starts. Numbers are those of the findings in the"
+        echo "review of the GPU code."
         echo
         cat "$work/table"
         echo
@@ -766,6 +822,10 @@ finish() { # the report of what there is; ends the script
     bad=$(grep -c . "$work/failed") good=$(grep -c . "$work/parts")
     write_report
     pack
+    if [ -n "$short" ]; then # files that can be taken away
+        mv "$out/report.md" "$(dirname "$out")/report.md" && rm -rf "$out"
+        out=$(dirname "$out")
+    fi
     echo "$out/report.md: $good parts ran, $bad failures"
     [ "$bad" = 0 ] || exit 1
     exit 0
@@ -788,7 +848,7 @@ part() { # part NAME SECONDS FUNCTION
     write_report
 }
 
-names="facts start nccl bits kernels tests initcheck settings bench nsys ncu settings-again"
+names="facts start nccl links bits kernels tests initcheck settings bench nsys ncu settings-again"
 numbers=
 for word in $wanted; do
     if [ "$word" = all ]; then continue; fi
@@ -796,7 +856,7 @@ for word in $wanted; do
         *" $word "*) ;;
         *)
             if ! echo "$settings" | grep -q "^$word;"; then
-                echo "there is no part $word; the parts are $names $(echo "$settings" | cut -d ';' -f 1 | uniq | on_one_line)" >&2
+                echo "there is no part $word; the parts are $names $(echo "$settings" | cut -d ';' -f 1 | uniq | on_one_line), after \`short\` or alone" >&2
                 exit 2
             fi
             numbers="$numbers$word " wanted="$wanted settings" ;;
@@ -805,8 +865,9 @@ done
 case " $wanted " in *" all "*) ;; *) wanted="facts start $wanted" ;; esac # the others need these
 
 rm -rf "$out"
+[ -z "$short" ] || rm -f "$(dirname "$out")/report.md"
 mkdir -p "$logs" "$work/rates" || exit 2
-for file in facts verdicts failed skipped parts pages options; do : >"$work/$file"; done
+for file in facts verdicts failed skipped parts pages options first_rows; do : >"$work/$file"; done
 echo "$settings" >"$work/settings"
 trap 'end_by INT' INT
 trap 'end_by TERM' TERM
@@ -817,8 +878,9 @@ echo "the first hour on $(uname -n): $ranks rank(s), logs: $logs"
 part facts 120 part_facts
 part start 600 part_start
 part nccl 180 part_nccl
+part links 300 part_links
 part bits 360 part_bits
-part kernels 420 part_kernels
+part kernels $of_kernels part_kernels
 part tests 500 part_tests
 part initcheck 150 part_initcheck
 part settings 1200 part_settings

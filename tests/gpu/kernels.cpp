@@ -78,6 +78,8 @@ TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole param
             StepScalars scalars;
             scalars.step = 4;
             scalars.groups[0].learning_rate = 0.3;
+            scalars.groups[0].weight_decay = 0.1;
+            scalars.groups[0].set_factors();
             state.stage(scalars);
             state.bring(exec);
             kernels.adam(exec, {part(0), part(1), part(2), part(4), part(3)}, adam, place, state.scalars());
@@ -86,6 +88,14 @@ TEST_CASE("GPU kernels: Adam rounds each element by its index in the whole param
         CHECK(same_bits(run_case(c, cpu_kernels(), Dtype::bf16, Dtype::bf16),
                         run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16)));
     }
+}
+
+TEST_CASE("GPU kernels: initial values have the bits of the CPU's") {
+    for (const KernelCase& c : draw_cases())
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            CAPTURE(c.name, name_of(type));
+            CHECK(same_bits(run_case(c, cpu_kernels(), type, type), run_case_on(the_gpu(), c, type, type)));
+        }
 }
 
 TEST_CASE("GPU kernels: the embedding's gradient adds tokens in their order, as the CPU does") {

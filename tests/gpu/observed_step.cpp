@@ -32,7 +32,7 @@ Step second_step(const Device& device, bool observed) {
                                   .machine = {.backend = device.backend()},
                                   .streams = Stream::Mode::threaded});
     engine.allocate(mesh_of_one(), device);
-    engine.model().parameters().initialise(5, 1);
+    engine.model().parameters().initialise(engine.exec(), engine.kernels(), 5);
     engine.renew_weights();
     TestBatch batch(4, 7, tiny_config().vocab);
     const auto take_step = [&](int64_t number) {

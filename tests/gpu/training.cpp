@@ -74,7 +74,7 @@ Result train(const Device& device, const Choice& choice) {
     Engine engine(config, with);
     engine.allocate(mesh_of_one(), device);
     Parameters& parameters = engine.model().parameters();
-    parameters.initialise(5, 1);
+    parameters.initialise(engine.exec(), engine.kernels(), 5);
     engine.renew_weights();
     TestBatch batch(2 * choice.accumulation, with.training.seq_len, config.vocab),
         other(1, with.validation.seq_len, config.vocab, 3);
@@ -150,7 +150,7 @@ TEST_CASE("the gradients of a local batch on a GPU are those in float32, rounded
                       options(Backend::cuda,
                               {.compute = Dtype::bf16, .accumulation = 1, .gradients_in_bf16 = in_bf16}));
         engine.allocate(mesh_of_one(), the_gpu());
-        engine.model().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(engine.exec(), engine.kernels(), 5);
         engine.renew_weights();
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return batch.local_batch(0, 2); });
@@ -189,7 +189,7 @@ TEST_CASE("a GPU's chunks of logits are planned as large as they are used") {
         with.validation = {};
         Engine engine(config, with);
         engine.allocate(mesh_of_one(), *device);
-        engine.model().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(engine.exec(), engine.kernels(), 5);
         engine.renew_weights();
         TestBatch batch(2, tokens, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
@@ -261,7 +261,7 @@ TEST_CASE(
         CHECK(engine.plan().bytes(term::snapshot, MemoryPlace::host) > 0);
         engine.allocate(mesh_of_one(), the_gpu());
         const Parameters& parameters = engine.model().parameters();
-        engine.model().parameters().initialise(5, 1);
+        engine.model().parameters().initialise(engine.exec(), engine.kernels(), 5);
         engine.renew_weights();
         TestBatch batch(4, seq_len, tiny_config().vocab);
         const auto step = [&](int64_t number, const StepLimits& limits = {}) {

@@ -391,6 +391,8 @@ TEST_CASE("a profile shows where the time went") {
     CHECK(read_metrics(folder / "out").losses().size() == 6);
     const Outcome one = train_tiny(folder / "one", folder / "tokens.h5", {"--profile", steps(1)});
     CHECK(count_of("Profile of rank 0: 1 step of ", one.output) == 1);
+    const Outcome more = train_tiny(folder / "more", folder / "tokens.h5", {"--profile", steps(8)});
+    CHECK(count_of("Profile of rank 0: 4 steps of ", more.output) == 1);  // the last ones
 }
 
 TEST_CASE("traces are written for the steps of the cycle, by every rank") {

@@ -46,12 +46,11 @@ KernelCase attention_case(const AttentionShape& s, bool documents, bool backward
         {"document_start", input, index_kind, {s.batch * whole}, 1},
     };
     if (backward) {
-        const Role role = partial ? update : output;
         const Kind kind = partial ? acc : compute;
         c.arguments.push_back({"dout", input, compute, {tokens, out_width}});
-        c.arguments.push_back({"dq", role, kind, {tokens, q_width}, 0, 1, q_padding});
-        c.arguments.push_back({"dk", role, kind, {keys, k_width}, 0, 1, k_padding});
-        c.arguments.push_back({"dv", role, kind, {keys, v_width}, 0, 1, v_padding});
+        c.arguments.push_back({"dq", partial ? update : output, kind, {tokens, q_width}, 0, 1, q_padding});
+        c.arguments.push_back({"dk", output, kind, {keys, k_width}, 0, 1, k_padding});
+        c.arguments.push_back({"dv", output, kind, {keys, v_width}, 0, 1, v_padding});
     }
     c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
         if (documents) {  // a new document about every seventh token, at other places in each sequence
@@ -77,15 +76,16 @@ KernelCase attention_case(const AttentionShape& s, bool documents, bool backward
     return c;
 }
 
-KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim) {
-    const Shape out = {tokens, heads * head_dim}, lse = {heads, tokens};
-    return {
-        fmt::format("merge_attention {} heads {} of {}", tokens, heads, head_dim),
-        {{"out", update, acc, out},
-         {"lse", update, acc, lse, 3, 2},
-         {"other_out", input, acc, out},
-         {"other_lse", input, acc, lse, 3, 2}},
-        [](const Kernels& k, Exec& e, const Operands& o) { k.merge_attention(e, o[0], o[1], o[2], o[3]); }};
+KernelCase merge_attention_case(const AttentionShape& s, bool documents) {
+    KernelCase c = attention_case(s, documents, false, false, true);
+    c.name = "merge_" + c.name;
+    c.arguments[0].role = c.arguments[1].role = update;
+    c.arguments[1].mean = 3;
+    c.arguments[1].deviation = 2;
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        kernels.merge_attention(exec, o[0], o[1], o[2], o[3], o[4], documents ? o[5] : Tensor(), s);
+    };
+    return c;
 }
 
 KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
@@ -229,8 +229,11 @@ std::vector<KernelCase> attention_cases() {
         list.push_back(attention_case({1, 90, 2, 1, 128, 0.09, {90, 45, 90}, {200, 0, 35}}, true, backward,
                                       false, true));
     }
-    list.push_back(merge_attention_case(1, 1, 1));
-    list.push_back(merge_attention_case(53, 3, 7));
+    // keys of which all queries, some and none see some
+    list.push_back(merge_attention_case({1, 1, 1, 1, 1, 1.0}, false));
+    list.push_back(merge_attention_case({1, 53, 3, 1, 7, 0.4, {53, 60}, {31}}, true));
+    list.push_back(merge_attention_case({2, 48, 4, 2, 16, 0.25, {48, 0, 96}, {48, 24, 48}}, false));
+    list.push_back(merge_attention_case({1, 20, 2, 2, 24, 0.2, {20}, {8, 40}, 16}, false));
     list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
     list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));

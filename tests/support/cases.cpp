@@ -19,8 +19,10 @@ constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::inde
 StepScalars scalars_for_tests() {
     StepScalars s;
     s.groups[0].learning_rate = 1e-2;
+    s.groups[0].weight_decay = 0.3;
     s.groups[0].bias_correction1 = 1 - std::pow(0.9, 3);
     s.groups[0].bias_correction2 = 1 - std::pow(0.95, 3);
+    s.groups[0].set_factors();
     s.loss_scale = 1.0 / 16;
     s.clip = 0.75;
     s.step = 3;
@@ -343,7 +345,7 @@ KernelCase descend_case(int64_t count, bool compute_copy) {
     c.arguments = {{"master", update, compute, {count}}, {"direction", input, acc, {count}}};
     if (compute_copy) c.arguments.push_back({"compute", output, compute, {count}});
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.descend(e, o[0], o[1], compute_copy ? o[2] : Tensor(), {.weight_decay = 0.3, .factor = 2.5},
+        k.descend(e, o[0], o[1], compute_copy ? o[2] : Tensor(), {.factor = 2.5},
                   {.stream = stream_of("test")}, ScalarsForTests(e).get());
     };
     return c;
@@ -360,7 +362,7 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy, bool narr
     if (compute_copy) c.arguments.push_back({"compute", output, compute, {count}});
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
         AdamOptions options;
-        options.decoupled = decoupled;
+        options.decay = decoupled ? 0 : 0.1;
         k.adam(e, {o[0], o[1], o[2], o[3], compute_copy ? o[4] : Tensor()}, options,
                {.stream = stream_of("test")}, ScalarsForTests(e).get());
     };
@@ -504,6 +506,7 @@ std::vector<KernelCase> test_cases() {
                             k.scaled_sum(e, o[0], -4.775, o[0], 2.0315, o[1]);
                         }});
     }
+    for (KernelCase& c : draw_cases()) list.push_back(std::move(c));
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
     for (KernelCase& c : quantization_cases()) list.push_back(std::move(c));
     for (const bool sigmoid : {false, true}) {

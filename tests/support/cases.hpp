@@ -72,10 +72,10 @@ std::vector<Product> step_products(const StepShape& shape);
 enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
-/// `partial`: results have type acc, and gradients are added to the previous content.
+/// `partial`: results have type acc, and dq is added to the previous content.
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false,
                           bool partial = false);
-KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim);
+KernelCase merge_attention_case(const AttentionShape& shape, bool documents);
 /// With values beside each row; `acc_output`: out is acc.
 KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, bool backward,
                                bool acc_output = false);
@@ -83,6 +83,11 @@ KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, 
 std::vector<KernelCase> attention_cases();
 /// The kernels of mixtures of experts.
 std::vector<KernelCase> expert_cases();
+/// Initial values of one kind. `padding`: elements before the first one.
+KernelCase draw_case(const std::string& kind, const Init& init, int64_t count, const ElementPlace& place,
+                     int64_t padding = 0);
+/// Every kind, at every kind of place in a parameter.
+std::vector<KernelCase> draw_cases();
 /// Conversions to and from 8-bit floats, and their products; those of experts' rows are expert_cases.
 std::vector<KernelCase> quantization_cases();
 /// op(a) op(b) of 8-bit floats with groups of scales: one for each operand, those along what is not summed,

@@ -89,7 +89,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
       sequences_(c.sequences),
       validated_(c.validation_batch()) {
     engine.allocate(mesh, *c.device);
-    engine.model().parameters().initialise(5, 1);
+    engine.model().parameters().initialise(engine.exec(), engine.kernels(), 5);
     engine.renew_weights();
 }
 

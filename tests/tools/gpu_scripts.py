@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the scripts for a machine with a GPU, with the emulated GPU and with programs that fail: gpu_scripts.py BUILD
 With COEUS_SHORT=1 it only runs each script once, on the emulated GPU."""
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -29,7 +30,18 @@ def script(path, text):
     path.chmod(0o755)
 
 
+def module(name):
+    """Imports a file of the folder bench."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
+
+
 class Script(unittest.TestCase):
+    maxDiff = None
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -39,7 +51,8 @@ class Script(unittest.TestCase):
         """Makes a build folder with the programs of the emulated GPU."""
         for name, program in (("coeus", "tests/coeus_emulated"), ("tests/test_gpu", "tests/test_cuda"),
                               ("tests/mpi_gpu", "tests/mpi_cuda"), ("tests/test_gpu_program", "tests/test_emulated"),
-                              ("bench/gpu_gemm", "bench/gpu_gemm"), ("CMakeCache.txt", "CMakeCache.txt")):
+                              ("bench/gpu_gemm", "bench/gpu_gemm"), ("bench/gpu_rows", "bench/gpu_rows"),
+                              ("CMakeCache.txt", "CMakeCache.txt")):
             link = self.folder / name
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(BUILT / program)
@@ -170,22 +183,35 @@ class Bench(Script):
         self.assertFalse((self.folder / "gpu-bench/work").exists())
         return done, report
 
-    def stand_in_of_torch(self, flops_per_token):
-        """A stand-in for PyTorch with which every program prints fixed figures instead of computing."""
-        figures = {"tps": 2.0, "memory_gib": None, "batch": 4, "recompute": False, "flops_per_token": flops_per_token}
-        (self.folder / "torch.py").write_text(f"""import json, sys
+    def stand_in_of_torch(self, flops_per_token=None, tps=(2.0,)):
+        """A stand-in for PyTorch with which every program prints fixed figures instead of computing: the speed of each
+        of its runs, the last one again and again. Without flops_per_token they are those of the model asked for."""
+        (self.folder / "torch.py").write_text(f"""import json, re, sys
+from pathlib import Path
 if "torch_llama" in sys.argv[0]:
-    print(json.dumps({figures}))
+    given = {{key: int(value) for key, value in re.findall(r"--(\\w+)=(\\d+)\\b", " ".join(sys.argv))}}
+    dim, width = given["dim"], given["dim"] // given["heads"]
+    block = 2 * dim * (given["heads"] + given["kv_heads"]) * width + 3 * dim * given["ffn"] + 2 * dim
+    weights = given["vocab"] * dim + given["layers"] * block + dim
+    flops = {flops_per_token} or 6 * weights + 12 * given["layers"] * dim * given["seq"]
+    runs = Path(__file__).with_name("runs_of_torch")
+    done = runs.read_text().splitlines() if runs.exists() else []
+    runs.write_text("\\n".join([*done, " ".join(sys.argv[1:])]))
+    tps = {list(tps)}
+    print(json.dumps({{"tps": tps[min(len(done), len(tps) - 1)], "memory_gib": None, "batch": given["batch"],
+                      "recompute": False, "flops_per_token": flops}}))
+    if "--profile" in sys.argv:
+        print(json.dumps({{"profile": {{"classes": {{"products": 3.0, "optimizer with norm": 1.0}}, "kernels": [["nvjet_a", 3.0]]}}}}))
     sys.exit(0)
+__version__ = "9.9"
+class version:
+    cuda = "13.0"
 """)
         return str(self.folder)
 
-    def test_on_the_emulated_gpu(self):
+    def test_a_case(self):
         self.link_programs()
-        # 6 for each weight (the head is tied), 12 per layer for each query and key
-        weights = 320 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96 + 2 * 64) + 64
-        flops = 6 * weights + 12 * 2 * 64 * 32
-        done, report = self.run_script("tiny-32", COEUS_GPU_TOKENS="256", PYTHONPATH=self.stand_in_of_torch(flops))
+        done, report = self.run_script("tiny-32", COEUS_GPU_TOKENS="256", PYTHONPATH=self.stand_in_of_torch())
         self.assertEqual(done.returncode, 0)
         (case,) = report["cases"]
         self.assertEqual((case["case"], case["batch"], case["saving"], case["note"]), ("tiny-32", 4, "none", ""))
@@ -197,8 +223,48 @@ if "torch_llama" in sys.argv[0]:
         self.assertGreater(case["coeus_tps"], 0)
         self.assertEqual(case["torch_tps"], 2.0)
         self.assertAlmostEqual(case["ratio"], case["coeus_tps"] / 2)
-        self.assertIn("attention_backward", [kernel["name"] for kernel in case["profile"]["classes"]])
+        # the last turn of both has a profile, in steps after the measured ones
+        self.assertEqual([run["profile"] is None for run in case["coeus"]], [True, False])
+        self.assertIn("attention_backward", [kernel["name"] for kernel in case["coeus"][1]["profile"]["classes"]])
+        self.assertRegex(case["coeus"][1]["profile"]["text"], "^Profile of rank 0: 4 steps of ")
+        self.assertEqual([len(run["loss"]) for run in case["coeus"]], [5, 6])
+        # PyTorch's step has 256 tokens at 2 tokens/s, of which its kernels take 4 ms
+        self.assertRegex(done.stdout, r"\n\| class, ms of a step on unknown \| Coeus \| PyTorch \| difference \|\n"
+                         r"\|---\|---:\|---:\|---:\|\n\| products \| [\d.]+ \| 3.0 \| [+-][\d.]+ \|\n")
+        self.assertRegex(done.stdout, r"\n\| outside of kernels \| -?[\d.]+ \| 127996.0 \| -[\d.]+ \|\n\| \*\*step\*\* \| [\d.]+ \| 128000.0 \|")
         self.assertEqual(len(report["gemm"]), 3)
+
+    def test_on_the_emulated_gpu(self):
+        self.link_programs()
+        # PyTorch's first turn of the first case is faster than its second by more than all else
+        speeds = self.stand_in_of_torch(tps=(1e6, 1.0, 2.0))
+        done, report = self.run_script("short", PYTHONPATH=speeds)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        same = "one local batch, PyTorch's types and order of sums"
+        self.assertEqual([(case["case"], case["way"], len(case["coeus"]), len(case["torch"]), case["note"]) for case in report["cases"]],
+                         [("tiny-32", "one local batch", 2, 2, ""), ("tiny-bf16-48", "one local batch", 2, 2, ""),
+                          ("tiny-32", same, 1, 2, ""), ("tiny-bf16-48", same, 1, 2, ""),
+                          ("tiny-32", "256 tokens a step", 1, 1, ""), ("tiny-bf16-48", "256 tokens a step", 1, 1, "")])
+        for case in report["cases"]:
+            local = 128 if case["case"] == "tiny-32" else 96
+            self.assertEqual(case["tokens"], local if "local" in case["way"] else -(-256 // local) * local)
+            if case["case"] == "tiny-32" and "local" in case["way"]:
+                self.assertTrue(case["level"] and case["spread"] > 1.9, case)
+            else:
+                self.assertEqual(case["level"], None if "256" in case["way"] else False, case)
+        # the turns of PyTorch, and which of them have a profile; with its types Coeus is compared with the same turns
+        runs = (self.folder / "runs_of_torch").read_text().splitlines()
+        self.assertEqual(["--profile" in run for run in runs], [False, True, False, True, False, False])
+        self.assertEqual([re.findall(r"--accumulation=(\d+)", run) for run in runs], [["1"]] * 4 + [["2"], ["3"]])
+        self.assertEqual([[run["profile"] is None for run in case["coeus"]] for case in report["cases"]],
+                         [[True, False]] * 2 + [[True]] * 4)
+        self.assertIn(" --training.gradient_dtype=bfloat16 --kernels.deterministic=false\n",
+                      (self.folder / "gpu-bench/tiny-bf16-48.same.coeus.log").read_text())
+        self.assertEqual(report["facts"]["PyTorch"], "9.9 13.0")
+        self.assertRegex(report["facts"]["program"], r"^coeus \d")
+        self.assertIn("rms_norm", [row.get("kernel") for row in report["rows"]])
+        self.assertRegex(done.stdout, r"\n\| adam \| small \| 64 x 64, bfloat16 state, float32 gradient \| [\d.]+ \| \d+ \| [\d.]+ \|\n")
+        self.assertRegex(done.stdout, r"\n\| tiny-32, one local batch \|.*, level \| \d+.\d % \| \|\n".replace("% \\| \\|", "% \\|  \\|"))
 
     def test_several_ranks_and_a_roofline(self):
         self.link_programs()
@@ -206,10 +272,8 @@ if "torch_llama" in sys.argv[0]:
         script(driver / "nvidia-smi", "echo 'NVIDIA H100 80GB HBM3, 580.1, 81000'")
         # it starts one rank instead of two, which then has twice as many local batches
         script(driver / "launch", f'echo "$*" >>{self.folder}/launched; shift 3; exec "$@"')
-        weights = 320 * 64 + 2 * (64 * 64 * 4 + 3 * 64 * 96 + 2 * 64) + 64
         done, report = self.run_script("tiny-bf16-48", RANKS="2", LAUNCH=f"{driver}/launch --near", COEUS_GPU_TOKENS="500",
-                                       PATH=f"{driver}:{os.environ['PATH']}",
-                                       PYTHONPATH=self.stand_in_of_torch(6 * weights + 12 * 2 * 64 * 48))
+                                       PATH=f"{driver}:{os.environ['PATH']}", PYTHONPATH=self.stand_in_of_torch())
         self.assertEqual(done.returncode, 0)
         (case,) = report["cases"]
         # 3 sequences of 48 tokens on each rank, twice: at least 500 tokens
@@ -223,9 +287,7 @@ if "torch_llama" in sys.argv[0]:
         self.assertEqual(case["torch_tps"], 2.0)
 
     def test_names_of_gpus_and_limits(self):
-        spec = importlib.util.spec_from_file_location("gpu", ROOT / "bench/gpu.py")
-        bench = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(bench)
+        bench = module("gpu")
         names = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100-pcie", "NVIDIA H200 NVL": "h200-nvl",
                  "NVIDIA A100-SXM4-40GB": "a100-40gb", "NVIDIA A100-PCIE-40GB": "a100-40gb",
                  "NVIDIA A100 80GB PCIe": "a100", "NVIDIA GeForce RTX 4090": "rtx-4090", "NVIDIA RTX A6000": "rtx-a6000",
@@ -234,6 +296,60 @@ if "torch_llama" in sys.argv[0]:
         for text, limit in (("  local batch: 1.0 ms, MFU at most 61.6 %\n  step of 2 local batches: 2.1 ms, MFU at most 54.3 %\n",
                              54.3), ("MFU: 54 %", None), ("  step of 2 local batches: 2.1 ms, 5 tokens/s per rank\n", None)):
             self.assertEqual(bench.mfu_limit(text), limit)
+
+    def test_ratios(self):
+        judge = module("gpu").judge
+        for coeus, torch, expected in (((100, 102), (100, 100), (1.01, 2 / 101, True)), ((104, 106), (100, 100), (1.05, 2 / 105, False)),
+                                       # the second turn of PyTorch is missing, or both
+                                       ((104, 150), (100,), (1.04, 46 / 127, True)), ((110,), (100,), (1.1, None, None)),
+                                       ((110, 110), (), None), ((), (100,), None)):
+            result = {"coeus": [{"tps": tps} for tps in coeus], "torch": [{"tps": tps} for tps in torch]}
+            judge(result)
+            if expected is None:
+                self.assertNotIn("ratio", result)
+                continue
+            self.assertAlmostEqual(result["ratio"], expected[0])
+            self.assertEqual(result["spread"] and round(result["spread"], 9), expected[1] and round(expected[1], 9))
+            self.assertEqual(result["level"], expected[2])
+
+    def test_classes_of_kernels(self):
+        classes = module("kernel_classes")
+        kernels = {  # as an H200 and a CPU name them
+            "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT": "products", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n": "products",
+            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128>": "products",
+            "void cublasLt::splitKreduce_kernel<32, 16, int, float>": "products", "aten::mm": "products",
+            "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_6_128x128x128": "attention, forward",
+            "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>": "attention, forward",
+            "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_7_64x128x128": "attention, backward",
+            "void cudnn::fusion::compute_dot_do_o_specialized<true>": "attention, backward",
+            "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<traits>": "attention, backward",
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward": "attention, backward",
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimizer with norm",
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<LpNormFunctor>": "optimizer with norm",
+            "triton_red_fused__log_softmax_nll_loss_backward_0": "loss and embedding",
+            "void at::native::vectorized_gather_kernel<16, long>": "loss and embedding",
+            "triton_red_fused__fused_rms_norm_add_3": "norms, RoPE, SwiGLU", "triton_poi_fused_cat_mul_sub_1": "norms, RoPE, SwiGLU",
+            "Memcpy DtoD (Device -> Device)": "other kernels"}
+        self.assertEqual({name: classes.class_of_torch(name) for name in kernels}, kernels)
+        self.assertEqual(classes.by_class([("gemm", 3.0), ("adam", 1.0), ("sum_of_squares", 1.0), ("cast", 0.5)], classes.class_of_coeus),
+                         dict.fromkeys(classes.CLASSES, 0.0) | {"products": 3.0, "optimizer with norm": 2.0, "other kernels": 0.5})
+        # one side alone has no difference
+        self.assertIn("| products | 3.0 |  |  |", classes.table("a card", {"products": 3.0}, {}))
+        self.assertIn("| products | 3.0 | 4.0 | -1.0 |", classes.table("a card", {"products": 3.0}, {"products": 4.0}))
+
+    def test_rows(self):
+        # names of kernels and of groups
+        done = subprocess.run([BUILT / "bench/gpu_rows", "--small", "rms_norm", "rope"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        copy, *rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertIn(copy["copy"], ("cast", "cudaMemcpyAsync"))
+        self.assertEqual([row["kernel"] for row in rows], ["rms_norm"] + ["rope"] * 4)
+        for row in rows:
+            self.assertGreater(row["bytes"], 0)
+            self.assertAlmostEqual(row["share_of_copy"], row["gb_per_s"] / copy["gb_per_s"], places=2)
+        done = subprocess.run([BUILT / "bench/gpu_rows", "adma"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertRegex(done.stderr, r'^gpu_rows: there is no kernel "adma" \(did you mean adam\?\); there are norms, rms_norm, ')
 
     def test_recipes(self):
         self.link_programs()
@@ -282,7 +398,7 @@ if "torch_llama" in sys.argv[0]:
         self.assertEqual((measured["case"], measured["coeus_tps"], measured["note"]), ("tiny-32", 100, ""))
         self.assertEqual((ended["case"], ended["coeus"], ended["note"]), ("tiny-bf16-48", [], "coeus: no time was left"))
         self.assertEqual(report["left_out"], ["tiny-bf16-48-rowwise"])
-        self.assertEqual((self.folder / "gpu-bench/tiny-bf16-48.coeus.log").read_text(), "it hangs\n")
+        self.assertRegex((self.folder / "gpu-bench/tiny-bf16-48.coeus.log").read_text(), r"^\$ .*/coeus train .*\nit hangs\n$")
 
     def test_a_signal(self):
         # the report has the cases before it
@@ -290,14 +406,19 @@ if "torch_llama" in sys.argv[0]:
         script(self.folder / "bench/gpu_gemm", "exit 0")
         environment = dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny", COEUS_GPU_SECONDS="4700",
                            PYTHONPATH=self.without_torch())
-        with subprocess.Popen([ROOT / "bench/gpu.sh", self.folder, "tiny-32", "tiny-bf16-48"], env=environment,
-                              stdout=subprocess.DEVNULL, start_new_session=True) as running:
+        with subprocess.Popen([ROOT / "bench/gpu.sh", self.folder, "tiny-32", "tiny-bf16-48"], env=environment, text=True,
+                              stdout=subprocess.PIPE, start_new_session=True) as running:
             while not (self.folder / "started").exists():
                 time.sleep(0.05)
             os.killpg(running.pid, signal.SIGTERM)  # as timeout does
-        (case,) = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())["cases"]
+            self.assertIn("| tiny-32 |", running.stdout.read())
+            self.assertEqual(running.wait(), 1)
+        report = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())
+        case, ended = report["cases"]
         self.assertEqual((case["case"], case["coeus_tps"]), ("tiny-32", 100))
-        self.assertIn("| tiny-32 |", (self.folder / "gpu-bench/gpu-bench.md").read_text())
+        self.assertEqual((ended["case"], ended["coeus"], report["ended"]), ("tiny-bf16-48", [], "SIGTERM"))
+        self.assertIn("the script was ended by SIGTERM", (self.folder / "gpu-bench/gpu-bench.md").read_text())
+        self.assertFalse((self.folder / "gpu-bench/work").exists())
 
     def test_a_program_that_fails(self):
         script(self.folder / "coeus", "echo 'coeus - error - the card is gone'; exit 3")
@@ -332,7 +453,7 @@ esac"""
 
 class FirstHour(Script):
     """tests/gpu/first_hour.sh"""
-    names = ["facts", "start", "nccl", "bits", "kernels", "tests", "initcheck", "settings", "bench", "nsys", "ncu", "settings-again"]
+    names = ["facts", "start", "nccl", "links", "bits", "kernels", "tests", "initcheck", "settings", "bench", "nsys", "ncu", "settings-again"]
     # of products of experts
     kernels = ("mma", "decoded", "codes", "decoded+tma", "wgmma", "wgmma+tma")
     products = ("y = x W^T", "dx = dy W", "dW += dy^T x")
@@ -344,14 +465,14 @@ class FirstHour(Script):
         for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "CUDA_VISIBLE_DEVICES"):
             self.environment.pop(name, None)
 
-    def run_script(self, *parts, path=ROOT / "tests/gpu/first_hour.sh", **environment):
+    def run_script(self, *parts, path=ROOT / "tests/gpu/first_hour.sh", report="first_hour/report.md", **environment):
         self.done = subprocess.run([path, self.folder, *parts], capture_output=True, text=True, env=self.environment | environment)
-        return self.read()
+        return self.read(report)
 
-    def read(self):
+    def read(self, report="first_hour/report.md"):
         """Returns the report, by its titles; checks that the archive has it, and that nothing else is left."""
         self.assertFalse((self.folder / "first_hour/work").exists())
-        text = (self.folder / "first_hour/report.md").read_text()
+        text = (self.folder / report).read_text()
         with open(self.folder / "first_hour.tar.zst", "rb") as packed:
             unpacked = subprocess.run(["zstd", "-dc"], stdin=packed, capture_output=True, check=True).stdout
         (self.folder / "first_hour.tar").write_bytes(unpacked)
@@ -370,7 +491,7 @@ class FirstHour(Script):
     def figures(self, report, setting):
         """Returns the speed with and without the setting, and the note."""
         row = self.row(report, setting)
-        return row[3], row[5], row[8]
+        return row[3], row[5], row[9]
 
     def stand_ins(self):
         """Test programs that pass, and tools of CUDA that only start what they examine."""
@@ -402,8 +523,10 @@ class FirstHour(Script):
                         "tests (run.sh): 3", "initcheck: no read of uninitialised memory", "nsys-graphs.nsys-rep", "ncu: experts-wgmma.ncu-rep",
                         "ncu: attention.ncu-rep", "ncu: gradients.ncu-rep"):
             self.assertIn(verdict, report["Verdicts"])
-        self.assertEqual(report["What was skipped"].strip(), "- nccl: it needs several ranks that train")
-        _, _, _, with_graphs, _, without, ratio, noise, note = self.row(report, "steps as CUDA graphs")
+        self.assertEqual(report["What was skipped"].strip(),
+                         "- nccl: it needs several ranks that train\n- links: it needs several ranks that train")
+        _, _, _, with_graphs, _, without, ratio, noise, start, note = self.row(report, "steps as CUDA graphs")
+        self.assertGreater(float(start), 0)
         self.assertTrue(int(with_graphs) > 0 and int(without) > 0 and float(ratio) > 0 and noise.endswith(" %"))
         self.assertEqual(note, "")
         self.assertIn("| tiny-32 |", report["bench/gpu.sh, 1 rank(s)"])
@@ -415,7 +538,9 @@ class FirstHour(Script):
                 self.assertTrue(product["same_bits"] and product["difference"] < 1e-5, product)
             if kernel == "codes":
                 self.assertEqual({p["launches"] for p in products}, {"grouped_gemm_8_bit", "grouped_gemm_8_bit_weights"})
+        self.assertIn('"kernel": "adam"', report["gpu_rows"])
         # each profile starts only the kernel that it shows
+        self.assertEqual((self.folder / "first_hour/adam.ncu-rep").read_text(), f"{self.folder}/bench/gpu_rows adam\n")
         for profile, kernel in (("experts", "mma"), ("experts-codes", "codes"), ("experts-wgmma", "wgmma"), ("experts-tma", "wgmma+tma")):
             self.assertEqual((self.folder / f"first_hour/{profile}.ncu-rep").read_text(),
                              f"{self.folder}/bench/gpu_grouped {kernel} 8 2048 2048 2816\n")
@@ -424,14 +549,15 @@ class FirstHour(Script):
         # the rates of all others are in the report
         script(self.folder / "coeus", FAKE)
         script(self.folder / "bench/gpu_grouped", "echo \"rates of $*\"; case $1 in *wgmma) echo 'error: illegal access'; kill -SEGV $$ ;; esac")
+        script(self.folder / "bench/gpu_rows", "echo rows")
         script(self.folder / "bench/gpu_gemm", "echo products")
         script(self.folder / "bench/gpu_attention", "echo attention")
         report = self.run_script("kernels")
         self.assertEqual(report["What failed"].strip(),
                          "- **gpu_grouped wgmma**: exit code 139: error: illegal access (logs/gpu_grouped-wgmma.log)")
         pages = [title for title in report if title.startswith("gpu_")]
-        self.assertEqual(pages, ["gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
-                                 "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma"])
+        self.assertEqual(pages, ["gpu_rows", "gpu_attention", "gpu_gemm", "gpu_grouped wgmma+tma", "gpu_grouped wgmma", "gpu_grouped mma",
+                                 "gpu_grouped decoded+tma", "gpu_grouped decoded", "gpu_grouped codes"])
         for kernel in self.kernels:
             self.assertEqual(report[f"gpu_grouped {kernel}"].split("\n")[2], f"rates of {kernel} 2 40 32 48")
 
@@ -465,12 +591,63 @@ class FirstHour(Script):
 
     def test_two_ranks(self):
         self.link_programs()
-        report = self.run_script("nccl", RANKS="2")
-        self.assertEqual((self.done.returncode, self.parts(report)), (0, ["facts", "start", "nccl"]), self.done.stdout)
+        (self.folder / "bench/gpu_collectives").symlink_to(BUILT / "bench/gpu_collectives")
+        report = self.run_script("nccl", "links", RANKS="2")
+        self.assertEqual((self.done.returncode, self.parts(report)), (0, ["facts", "start", "nccl", "links"]), self.done.stdout)
         self.assertIn("training starts with 2 rank(s), model tiny", report["Verdicts"])
         self.assertIn("| NCCL | pinned host memory: ranks 0 and 1 share GPU", report[""])
         self.assertEqual(re.findall(r": rank (\d)", report["Where the ranks are"]), ["0", "1"])
         self.assertIn("nccl: the ranks do not use NCCL", report["What was skipped"])
+
+    def test_links(self):
+        # what it prints is a level of a machine file, with which the communication of a dry run has a time
+        def run_it(*arguments, ranks=2):
+            launch = subprocess.run([ROOT / "tools/mpirun_command.sh", BUILT], capture_output=True, text=True, check=True).stdout.split()
+            return subprocess.run([*launch, "-n", str(ranks), BUILT / "bench/gpu_collectives", *arguments], capture_output=True, text=True)
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        done = run_it("dp_shard=2", "tp=2", "from=1000", "to=17000", ranks=4)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("# 4 ranks share a GPU: these are not rates of links", done.stdout)
+        levels = tomllib.loads(done.stdout)["level"]
+        self.assertEqual([(level["name"], level["ranks"]) for level in levels], [("dp_shard", 2), ("tp", 2)])
+        for level in levels:
+            for operation in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "message"):
+                sizes, rates = zip(*level[operation])
+                self.assertEqual(sizes, (1000, 4000, 16000), operation)
+                self.assertTrue(all(rate > 0 for rate in rates), operation)
+        machine = (ROOT / "machines/h200.toml").read_text()
+        before, rest = machine.split("# Within a node NCCL runs rings", 1)
+        (self.folder / "mine.toml").write_text(before + done.stdout + rest[rest.index('[[level]]\nname = "infiniband"'):])
+        plan = subprocess.run([BUILT / "tests/coeus_emulated", "train", ROOT / "tests/data/roofline/roofline_d.toml", "--dry_run",
+                               f"--gpu={self.folder}/mine.toml", "--ranks=2", "--training.global_batch_size=-1",
+                               "--parallelism.data_parallel_shard_degree=2"], capture_output=True, text=True)
+        self.assertEqual(plan.returncode, 0, plan.stderr + plan.stdout)
+        gathers = re.search(r"^  gathers of weights +(\d+\.\d)", plan.stdout, re.MULTILINE)
+        self.assertGreater(float(gathers[1]), 1e4)  # of the emulation
+        for arguments, error in ((["tpp=2"], 'there is no argument "tpp" (did you mean pp?); there are from, to, nvls, transport, cp, '),
+                                 (["from=x"], "from = x: it must be a number from 1 to 1e12"), (["from=9", "to=8"], "from = 9: it must be at most to = 8"),
+                                 (["transport=mpi"], "transport = mpi: it must be auto, nccl or staged"),
+                                 (["tp=3"], "parallelism.tensor_parallel_degree = 3: ")):
+            done = run_it(*arguments)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(done.stderr.count("gpu_collectives: " + error), 1, done.stderr)
+
+    def test_ten_minutes(self):
+        # two turns of the first six settings before the seventh; two files that can be taken away
+        self.fake_with(["model.converters", "quantize.linear.float8.filter_fqns", "quantize.linear.float8.recipe_name",
+                        "training.gradient_dtype", "kernels.logits_chunk_mib", "training.disable_cuda_graphs", "kernels.attention",
+                        "kernels.deterministic"], "echo '[coeus] 2026 - info - Start-up 1.5 s: program 0.0'")
+        for program in ("gpu_rows", "gpu_attention", "gpu_gemm", "gpu_grouped"):
+            script(self.folder / "bench" / program, f"echo {program}")
+        report = self.run_script("short", report="report.md")
+        self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
+        self.assertFalse((self.folder / "first_hour").exists())
+        self.assertEqual(self.parts(report), ["facts", "start", "kernels", "settings"])
+        ran = re.findall("^   ([B\\w]+) .*: .* with, .* tokens/s without$", self.done.stdout, re.MULTILINE)
+        six = ["float8", "float8", "B14", "B15", "B7", "B11"]
+        self.assertEqual(ran, six + six + ["B11"])
+        self.assertEqual(self.row(report, "attention by cuDNN")[7:], ["0.0 %", "1.5", ""])
+        self.assertEqual(self.row(report, "the same bits each time")[7:], ["", "1.5", ""])
 
     def test_nccl_and_settings(self):
         # stand-ins for the program and for Slurm; a setting of which this program knows nothing
@@ -484,11 +661,11 @@ class FirstHour(Script):
         self.assertRegex(report["What NCCL chose"], r"1 AllReduce: N Bytes -> Algo RING proto LL")
         self.assertIn("NCCL: NCCL 2.28.9, without NVLS: comm.deterministic, algorithms: 1 Algo RING proto LL", report["Verdicts"])
         self.assertIn("with comm.deterministic = false: the same bits", report["Verdicts"])
-        self.assertEqual(self.row(report, "sums without NVLS")[3::2], ["100", "125", ""])
+        self.assertEqual(self.row(report, "sums without NVLS")[3::2], ["100", "125", "0.0 %", ""])
         self.assertEqual(self.row(report, "sums without NVLS")[6], "0.800")
         self.assertEqual(report["Settings that change the speed by more than 3 %, and more than the noise"].strip(),
-                         "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`")
-        self.assertEqual(self.row(report, "products leave 16 multiprocessors")[8], "this program has no option kernels.sm_margin")
+                         "- B1 `--comm.deterministic=true`: 0.800 times the speed of `--comm.deterministic=false`, noise 0.0 %")
+        self.assertEqual(self.row(report, "products leave 16 multiprocessors")[9], "this program has no option kernels.sm_margin")
 
     def fake_with(self, options, lines):
         """FAKE with more options, and with lines of its own in training."""
@@ -504,14 +681,14 @@ class FirstHour(Script):
         report = self.run_script("experts", "settings-again")
         self.assertEqual((self.done.returncode, self.done.stderr), (0, ""), self.done.stdout)
         # not those that the start has as well; once, although both turns have it
-        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "with: experts are computed by mma")
-        self.assertEqual(self.row(report, "products of experts in 8 bits")[8], "")
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[9], "with: experts are computed by mma")
+        self.assertEqual(self.row(report, "products of experts in 8 bits")[9], "")
         self.assertEqual(report["Verdicts"].count("- warning of setting experts, products of experts by wgmma, with: experts "
                                                   "are computed by mma\n"), 1)
         self.assertEqual(report["Verdicts"].count("only one core"), 1)
         script(self.folder / "tools/nvidia-smi", driver.format("10.0"))
         report = self.run_script("experts")
-        self.assertEqual(self.row(report, "products of experts by wgmma (")[8], "it needs a GPU of sm_90; this one is of sm_100")
+        self.assertEqual(self.row(report, "products of experts by wgmma (")[9], "it needs a GPU of sm_90; this one is of sm_100")
         self.assertEqual(self.figures(report, "products of experts in 8 bits"), ("100", "100", ""))
         script(self.folder / "tools/nvidia-smi", driver.format("8.0"))
         report = self.run_script("experts")
@@ -547,13 +724,14 @@ class FirstHour(Script):
         self.assertEqual(report["What was skipped"].strip().split("\n"),
                          ["- setting B15, logits in chunks of 1 GiB, beside 256 MiB: no time was left",
                           "- setting B7, steps as CUDA graphs: no time was left"])
-        self.assertEqual(self.row(report, "logits in chunks")[8], "no time was left")
+        self.assertEqual(self.row(report, "logits in chunks")[9], "no time was left")
 
     def test_a_bundle(self):
         script(self.folder / "first-hour.sh", "")
         (self.folder / "first-hour.sh").write_text((ROOT / "tests/gpu/first_hour.sh").read_text())
         script(self.folder / "gpu-tests.sh", "echo kernels 1 passed; echo '7 passed, 0 failed'")
         script(self.folder / "run", 'here=${0%/*}; program=$1; shift; exec "$here/bin/$program" "$@"')
+        script(self.folder / "bin/gpu_rows", "echo rows $*")
         script(self.folder / "bin/gpu_grouped", "echo experts")
         script(self.folder / "bin/gpu_gemm", "echo products")
         script(self.folder / "bin/gpu_attention", "echo attention")
@@ -567,8 +745,8 @@ class FirstHour(Script):
         self.assertIn("2, started by `mpirun --oversubscribe --bind-to none -n 2`", report[""])
         self.assertIn("tests (run.sh): 7 passed, 0 failed", report["Verdicts"])
         self.assertEqual(self.parts(report), ["facts", "start", "kernels", "tests", "bench"])
-        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_grouped mma", "gpu_gemm", "gpu_attention")],
-                         ["experts", "products", "attention"])
+        self.assertEqual([report[title].split("\n")[2] for title in ("gpu_rows", "gpu_grouped mma", "gpu_gemm", "gpu_attention")],
+                         ["rows --small", "experts", "products", "attention"])
         for ranks in 1, 2:
             self.assertIn(f"{ranks} ranks: {self.folder} tiny-32 tiny-bf16-48", report[f"bench/gpu.sh, {ranks} rank(s)"])
 
@@ -604,9 +782,10 @@ class FirstHour(Script):
         self.assertEqual(self.done.returncode, 1)
         self.assertEqual(self.parts(report), self.names)
         failed = dict(re.findall(r"^- \*\*(.*?)\*\*: (.*)$", report["What failed"], re.MULTILINE))
-        self.assertEqual(list(failed), ["facts", "start", "bits", "gpu_grouped mma", "gpu_grouped decoded", "gpu_gemm", "gpu_attention", "gpu_grouped codes",
-                                        "gpu_grouped decoded+tma", "gpu_grouped wgmma", "gpu_grouped wgmma+tma", "tests", "initcheck", "bench, 1 rank(s)",
-                                        "nsys", "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
+        self.assertEqual(list(failed), ["facts", "start", "bits", "gpu_rows", "gpu_attention", "gpu_gemm", "gpu_grouped wgmma+tma",
+                                        "gpu_grouped wgmma", "gpu_grouped mma", "gpu_grouped decoded+tma", "gpu_grouped decoded",
+                                        "gpu_grouped codes", "tests", "initcheck", "bench, 1 rank(s)", "nsys", "ncu, adam", "ncu, norms",
+                                        "ncu, experts", "ncu, attention", "ncu, gradients", "ncu, experts-codes",
                                         "ncu, experts-wgmma", "ncu, experts-tma"])
         self.assertEqual(failed["start"], "no data: exit code 139: coeus - error - the card is gone (logs/tokenizer.log)")
         self.assertEqual(failed["ncu, gradients"], "exit code 9: ncu: no permission (logs/ncu-gradients.log)")
@@ -614,7 +793,7 @@ class FirstHour(Script):
         self.assertEqual(failed["gpu_attention"], f"there is no {self.folder}/bench/gpu_attention")
         for name in ("tokenizer", "tests", "bench-1"):
             self.assertTrue((self.folder / f"first_hour/logs/{name}.log").exists())
-        self.assertEqual(self.row(report, "steps as CUDA graphs")[8], "this program has no option training.disable_cuda_graphs")
+        self.assertEqual(self.row(report, "steps as CUDA graphs")[9], "this program has no option training.disable_cuda_graphs")
 
     def test_a_crash_on_several_ranks(self):
         # one rank trains, two do not: all else is measured with one
@@ -623,7 +802,7 @@ class FirstHour(Script):
         report = self.run_script("nccl", "B1", RANKS="2", LAUNCH=f"{self.folder}/tools/launch")
         self.assertIn("**start, model tiny, 2 rank(s)**: exit code 1: error: no route to host b (logs/start-tiny-2.log)", report["What failed"])
         self.assertIn("training starts with 1 rank(s), model tiny: 100 tokens/s", report["Verdicts"])
-        self.assertEqual(self.row(report, "sums without NVLS")[8], "it needs several ranks")
+        self.assertEqual(self.row(report, "sums without NVLS")[9], "it needs several ranks")
 
     def test_ranks_that_do_not_find_each_other(self):
         script(self.folder / "coeus", FAKE.replace("Mesh: 2 ranks", "Mesh: 1 rank"))
@@ -676,7 +855,7 @@ class FirstHour(Script):
         report = self.folder / "first_hour/report.md"
         report.parent.mkdir()
         report.write_text("of an earlier run")
-        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start nccl bits kernels "),
+        for arguments, environment, said in ((["meshes"], {}, "there is no part meshes; the parts are facts start nccl links bits kernels "),
                                              (["start"], {"RANKS": "two"}, "RANKS = two: it must be a number of ranks, from 1 on")):
             done = subprocess.run([ROOT / "tests/gpu/first_hour.sh", self.folder, *arguments], capture_output=True, text=True,
                                   env=self.environment | environment)

@@ -197,8 +197,8 @@ class KernelInstructions(WithFolder):
         code = kernel_instructions.code_of(self.CODE)
         self.assertEqual(list(code), ["product_kernel"])
         self.assertEqual(kernel_instructions.counts_of(*code["product_kernel"]),
-                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "LDL": 0, "STL": 1, "narrow STG": 1,
-                          "wide loops": []})
+                         {"HMMA": 1, "QMMA": 0, "LDSM": 1, "LDG.128": 0, "FADD": 1, "DFMA": 0, "LDL": 0, "STL": 1,
+                          "narrow STG": 1, "double": 0, "wide loops": []})
         straight = self.CODE.replace("BRA `(.L_x_0)", "BRA `(.L_x_1)")
         counts = kernel_instructions.counts_of(*kernel_instructions.code_of(straight)["product_kernel"])
         self.assertEqual({name for name, count in counts.items() if count}, {"narrow STG"})
@@ -242,24 +242,38 @@ class KernelInstructions(WithFolder):
         /*0180*/                   BRA `(.L_x_7) ;
 """
 
+    def test_arithmetic_in_double(self):
+        double = self.CODE.replace("HMMA.16816.F32.BF16 R4, R8, R12, R4", "DFMA R4, R8, R12, R4 ;\n  /*0048*/  MUFU.RCP64H R5, R6 ;"
+                                   "\n  /*0049*/  F2F.F32.F64 R5, R6")
+        counts = kernel_instructions.counts_of(*kernel_instructions.code_of(double)["product_kernel"])
+        self.assertEqual(counts["double"], 2)
+
     def test_instructions_of_a_pass_through_a_loop(self):
         def loops(text):
             return kernel_instructions.counts_of(*kernel_instructions.code_of(text)["pack_kernel"])["wide loops"]
         # 4, the jump over the slow path, the longer of two ways with 4, and 2
-        self.assertEqual(loops(self.PACKS), [(11, 32)])
-        self.assertEqual(kernel_instructions.per_element([(11, 32), (3, 16)], 4), 11 / 8)
+        way = kernel_instructions.Way(instructions=11, loaded=32, narrow_loads=0, before_products=2, before_stores=2)
+        self.assertEqual(loops(self.PACKS), [way])
+        self.assertEqual(repr(way), "instructions 11 loaded 32 narrow_loads 0 before_products 2 before_stores 2")
+        self.assertEqual(kernel_instructions.per_element([way, way._replace(instructions=3, loaded=16)], 4), 11 / 8)
         more = self.PACKS.replace("STG.E.128", "FADD R4, R4, R5 ;\n        /*0108*/        STG.E.128")
-        self.assertEqual(loops(more), [(12, 32)])
+        self.assertEqual(loops(more), [way._replace(instructions=12)])
         # a loop around it does not count
         around = self.PACKS.replace("EXIT", "@P4 BRA `(.L_x_8) ;\n        /*0158*/  EXIT").replace(
             "        /*0000*/", ".L_x_8:\n        /*0000*/")
-        self.assertEqual(loops(around), [(11, 32)])
+        self.assertEqual(loops(around), [way])
         self.assertEqual(loops(self.PACKS.replace(".128", ".64")), [])
+        # loads after a product or a store, and a narrow one
+        late = self.PACKS.replace("LDG.E.128.CONSTANT R8", "FFMA R4, R4, R4, R4 ;\n        /*0018*/  LDG.E.128.CONSTANT R8")
+        self.assertEqual(loops(late), [way._replace(instructions=12, before_products=1)])
+        stored = self.PACKS.replace("LDG.E.128.CONSTANT R8", "STG.E [R2], R4 ;\n        /*0018*/  LDG.E.64 R8")
+        self.assertEqual(loops(stored), [way._replace(instructions=12, loaded=24, narrow_loads=1, before_products=1,
+                                                      before_stores=1)])
 
     def test_limits(self):
         def broken(limits, loops=(), **count):
-            found = {("product_kernel", "sm_90"): dict.fromkeys((*kernel_instructions.COUNTED, "narrow STG"), 0) | count |
-                     {"wide loops": list(loops)}}
+            found = {("product_kernel", "sm_90"): dict.fromkeys((*kernel_instructions.COUNTED, "narrow STG", "double"), 0) |
+                     count | {"wide loops": [kernel_instructions.Way(*loop) for loop in loops]}}
             return kernel_instructions.broken(kernel_instructions.parsed_limits(limits), found)
         products = "LDSM per HMMA: product_.* | 0.5\n"
         self.assertEqual(broken(products, HMMA=8, LDSM=4), [])
@@ -278,12 +292,20 @@ class KernelInstructions(WithFolder):
         self.assertEqual(broken("wide: product_kernel\n"),
                          ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128)"])
         elements = "instructions per element: product_.* | 20.5 | 10\n"
-        self.assertEqual(broken(elements, [(164, 80), (100, 16)]), [])
-        self.assertEqual(broken(elements, [(165, 80), (100, 16)]), [
+        self.assertEqual(broken(elements, [(164, 80, 0, 0, 0), (100, 16, 0, 0, 0)]), [])
+        self.assertEqual(broken(elements, [(165, 80, 0, 0, 0), (100, 16, 0, 0, 0)]), [
             "product_kernel on sm_90: 20.6 instructions for each element, more than 20.5"])
         self.assertEqual(broken(elements), ["product_kernel on sm_90: no loop loads 16 bytes at a time (LDG.128), so that its "
                                             "instructions for each element cannot be counted"])
-        for kind, name in (("unfused", "FADD"), ("narrow stores", "narrow STG")):
+        early = "loads before products: product_.* | 5\nloads before stores: product_.* | 4\nnarrow loads: product_.* | 0\n"
+        self.assertEqual(broken(early, [(90, 80, 0, 5, 4)]), [])
+        self.assertEqual(broken(early, [(90, 80, 1, 4, 3)]), [
+            "product_kernel on sm_90: 4 loads of 16 bytes before the first product of floats of the longest loop, fewer than 5",
+            "product_kernel on sm_90: 3 loads of 16 bytes before the first store of the longest loop, fewer than 4",
+            "product_kernel on sm_90: 1 loads of less than 16 bytes in the longest loop, more than 0"])
+        self.assertEqual(len(broken(early)), 2)
+        for kind, name in (("unfused", "FADD"), ("fused doubles", "DFMA"), ("narrow stores", "narrow STG"),
+                           ("double", "double")):
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 2}), [])
             self.assertEqual(broken(f"{kind}: product_.* | 2\n", **{name: 3}), [
                 f"product_kernel on sm_90: 3 {name}, more than 2"])

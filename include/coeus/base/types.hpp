@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 
 namespace coeus {
 
@@ -42,6 +43,13 @@ struct bf16 {
     explicit constexpr operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
     static constexpr uint16_t round(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        if (!std::is_constant_evaluated()) {  // one instruction; all NaN become 0x7fff
+            uint16_t rounded;
+            asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+            return rounded;
+        }
+#endif
         const uint32_t u = std::bit_cast<uint32_t>(value);
         if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t((u >> 16) | 0x40);  // keep NaN quiet
         return uint16_t((u + 0x7fffu + ((u >> 16) & 1)) >> 16);

@@ -177,7 +177,8 @@ struct Config {
         int64_t data_parallel_replicate_degree = 1;
         int64_t data_parallel_shard_degree = -1;  ///< -1: all ranks that the other degrees leave
         std::string fsdp_reshard_after_forward = "default";
-        int64_t fsdp_prefetch = 1;  ///< Coeus only: units gathered ahead
+        std::string fsdp_sum_gradients = "default";  ///< Coeus only: default, local_batch, step
+        int64_t fsdp_prefetch = 1;                   ///< Coeus only: units gathered ahead
         int64_t tensor_parallel_degree = 1;
         bool disable_loss_parallel = false;
         bool enable_async_tensor_parallel = false;

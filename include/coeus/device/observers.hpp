@@ -60,9 +60,11 @@ struct PlannedKernel {
     /// "cudnn_any_order", "own").
     const char* variant = "";
     /// Rows, columns and depth of a product, for experts of the mean group; sequences, tokens of each, and
-    /// width of a head for attention.
+    /// width of a head for attention. Attention to parts of the keys: tokens of a causal square with as many
+    /// scores.
     std::array<int64_t, 3> size = {};
-    int launches = 1;  ///< kernels that a GPU is given for the call
+    int launches = 1;       ///< kernels that a GPU is given for the call
+    double more_bytes = 0;  ///< that kernels beside that of the call move, at the rate of a copy
 };
 
 /// Notified when a kernel starts and ends; on a GPU, when it is submitted to the queue. Counting, profiling

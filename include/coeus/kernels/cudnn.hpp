@@ -16,18 +16,19 @@ constexpr int64_t most_cudnn_bytes = int64_t(2304) << 20;
 /// That of a run in which cuDNN computes the forward only: too little for any backward.
 constexpr int64_t cudnn_forward_bytes = 4096;
 
-/// A call of Kernels::attention, or of attention_backward if `is_backward` is set. The tensors have no
-/// memory; those of the gradients are for a backward.
+/// A call of Kernels::attention or merge_attention, or of attention_backward if `is_backward` is set. The
+/// tensors have no memory; those of the gradients are for a backward.
 struct AttentionCall {
     AttentionShape shape;
     Tensor out, q, k, v, document_start;
     Tensor dq, dk, dv, dout;
-    bool is_backward = false, accumulate = false;
+    bool is_backward = false;
 
-    /// "1 x 4096 tokens, 32 heads of width 128, backward"
+    /// "1 x 4096 tokens, 32 heads of width 128, backward"; for parts of sequences "2 x 1024 queries and 2048
+    /// keys, ..."
     std::string text() const;
 };
-/// The same types, sizes and distances of rows.
+/// The same types, sizes and distances of rows, and blocks of scores under the same masks.
 bool same(const AttentionCall& a, const AttentionCall& b);
 void add_if_new(std::vector<AttentionCall>& calls, const AttentionCall& call);
 /// The calls that an Exec met which plans for a GPU with cuDNN, each once.
@@ -35,9 +36,9 @@ std::vector<AttentionCall> planned_attention(const Exec& planning);
 
 /// Loads cuDNN. Returns its name and version. ConfigError if it cannot be loaded.
 std::string find_cudnn();
-/// From now on cuDNN computes the attention of this Exec on a GPU if it supports it (bfloat16, whole
-/// sequences without document masks) and Exec's cudnn_bytes are not 0. Returns cuDNN's name and version.
-/// ConfigError if cuDNN cannot be loaded or does not work with the GPU.
+/// From now on cuDNN computes the attention of this Exec on a GPU if it supports it (bfloat16, no masks but
+/// the causal one) and Exec's cudnn_bytes are not 0. Returns cuDNN's name and version. ConfigError if cuDNN
+/// cannot be loaded or does not work with the GPU.
 std::string use_cudnn(Exec& exec);
 /// Which kernel will compute a call.
 struct AttentionKernel {

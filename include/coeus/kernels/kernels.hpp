@@ -18,6 +18,7 @@
 
 #include "coeus/device/exec.hpp"
 #include "coeus/kernels/attention_shape.hpp"
+#include "coeus/kernels/init.hpp"
 #include "coeus/kernels/quantization.hpp"
 #include "coeus/kernels/routing.hpp"
 #include "coeus/kernels/sequence_part.hpp"
@@ -78,10 +79,11 @@ struct AdamTensors {
 };
 /// Options of Adam and AdamW.
 struct AdamOptions {
-    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    bool decoupled = true;  ///< AdamW; false: Adam, with the decay added to the gradient
-    uint64_t seed = 0;      ///< seed of stochastic rounding (bf16 master)
-    size_t group = 0;       ///< parameter group, whose scalars in StepScalars are used
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    double decay =
+        0;  ///< decay * weight is added to the gradient (Adam); AdamW has GroupScalars::weight_decay
+    uint64_t seed = 0;  ///< seed of stochastic rounding (bf16 master)
+    size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
 };
 /// Where the elements of a call are in their parameter. The random bits of an element depend only on this.
 struct ElementPlace {
@@ -98,7 +100,6 @@ struct MomentumOptions {
 };
 /// Options of a step of the weights along a direction.
 struct DescentOptions {
-    double weight_decay = 0.1;
     double factor = 1;  ///< multiplies the learning rate in the step, but not in the decay
     uint64_t seed = 0;  ///< seed of stochastic rounding (bf16 master)
     size_t group = 0;   ///< parameter group, whose scalars in StepScalars are used
@@ -203,15 +204,16 @@ struct Kernels {
     /// optional. Never holds a sequence x sequence matrix (Dao et al. 2022).
     void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                       const AttentionShape& shape);
-    /// Merges attention over two sets of keys. out[T,He] and lse[H,T] (both acc) hold the result for one set
-    /// and get the result for both; other_out and other_lse are the result for the other set.
-    void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse);
+    /// The same over further keys: out[T,He] and lse[H,T] (both acc, and out's rows follow each other) hold
+    /// the result over other keys, and get that over both.
+    void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                            Tensor document_start, const AttentionShape& shape);
     /// out and lse must be the results over all keys that the queries attend to, not only the keys given. dq,
-    /// dk and dv each have the type or acc. They are overwritten, or added to if `accumulate` is set. If they
-    /// are overwritten, they may share memory with q, k and v, each element with its own gradient.
+    /// dk and dv each have the type or acc. They are overwritten; dq is added to if `add_to_dq` is set. What
+    /// is overwritten may share memory with q, k and v, each element with its own gradient.
     void (*attention_backward)(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
-                               const AttentionShape& shape, bool accumulate);
+                               const AttentionShape& shape, bool add_to_dq);
 
     /// Adds one more key to the softmax of each head after attention, with the score sinks[h] (type) and a
     /// value of zeros, so that a query may attend to nothing: out *= e^(lse - l), lse = l, where l =
@@ -321,6 +323,11 @@ struct Kernels {
     /// other. They are added in this order, in acc.
     void (*sum_parts)(Exec&, Tensor out, Tensor parts);
     void (*zero)(Exec&, Tensor out);
+    /// The initial values of the elements at `place`, in the type of out, whose rows are adjacent. They are
+    /// computed in double and rounded once (to bf16 by way of float32), with the same bits in every table.
+    /// Element i of a parameter has the random bits i of RandomStream(seed, place.stream). Normal values: std
+    /// * the quantile of u, where u is uniform over the probability mass between the bounds.
+    void (*draw)(Exec&, Tensor out, const Init& init, uint64_t seed, const ElementPlace& place);
     /// *out += sum of the elements, in double. a: type, acc or f64.
     void (*sum)(Exec&, double* out, Tensor a);
     /// *out += sum of the squares of the elements, in double. a: as for sum.
@@ -365,7 +372,7 @@ struct Kernels {
     DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
-    DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
+    DO(cast) DO(add) DO(sum_parts) DO(zero) DO(draw) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1

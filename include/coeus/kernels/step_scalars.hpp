@@ -4,17 +4,32 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace coeus {
 
+/// The factors of one group that kernels on GPUs need in float: they would compute them once a thread, in
+/// double.
+struct GroupFactors {
+    float keep = 1;                          ///< multiplies the weight: 1 - learning_rate * weight_decay
+    float step_size = 0, inverse_root2 = 1;  ///< learning_rate / bias_correction1, bias_correction2^-1/2
+};
+
 /// The numbers of one parameter group.
 struct GroupScalars {
     double learning_rate = 0;
+    double weight_decay = 0;      ///< decoupled from the gradient
     double bias_correction1 = 1;  ///< 1 - beta1^step
     double bias_correction2 = 1;  ///< 1 - beta2^step
+    GroupFactors factors = {};    ///< of these numbers: whoever changes one calls set_factors()
+
+    constexpr double keep() const { return 1 - learning_rate * weight_decay; }
+    double step_size() const { return learning_rate / bias_correction1; }
+    double inverse_root2() const { return 1 / std::sqrt(bias_correction2); }
+    void set_factors() { factors = {float(keep()), float(step_size()), float(inverse_root2())}; }
 };
 
 struct StepScalars {

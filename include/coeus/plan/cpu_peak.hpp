@@ -17,7 +17,4 @@ namespace coeus {
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file, const Communicator& ranks);
 
-/// Bytes per second, read plus written, of a copy of 64 MiB with this Exec's threads: the best of several.
-double copy_bandwidth(Exec& exec, const Kernels& kernels);
-
 }  // namespace coeus

@@ -23,11 +23,12 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *unreduced_gradients = "unreduced gradients",
                             *summed_gradients = "gradients while summed", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",
-                            *workspace = "kernel workspace", *reduction = "reduction buffers",
-                            *position_tables = "position tables", *cache = "key/value cache",
-                            *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
-                            *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
-                            *spare = "kept free", *offloading = "offloading buffers";
+                            *tokens = "tokens of other ranks", *workspace = "kernel workspace",
+                            *reduction = "reduction buffers", *position_tables = "position tables",
+                            *cache = "key/value cache", *copies = "copies for checkpoints",
+                            *snapshot = "in-memory snapshot", *libraries = "library buffers",
+                            *nccl = "NCCL buffers (estimate)", *spare = "kept free",
+                            *offloading = "offloading buffers";
 }  // namespace term
 
 /// The plan of a rank; all sizes are bytes per rank.

@@ -55,12 +55,14 @@ struct MachineFile {
         double hop = 0;       ///< latency in seconds of each further node
         double per_node = 0;  ///< bytes per second of a node in each direction; 0: not a level between nodes
         /// Bus bandwidth by size as nccl-tests counts it: "all_gather", "reduce_scatter", "all_reduce",
-        /// "all_reduce_nvls" (summed in NVLink's switches), "all_to_all", "message".
+        /// "all_reduce_nvls" (summed in NVLink's switches), "all_to_all", "message", "copy" (by copy
+        /// engines).
         std::map<std::string, BandwidthCurve> bandwidth;
     };
     struct Overlap {
         double sms = 0, sms_of_a_collective = 0;
-        double memory_share = 0;  ///< of the memory's bandwidth that a collective takes
+        double sms_of_a_copy = 0;  ///< of a copy between GPUs; 0: as many as of a collective
+        double memory_share = 0;   ///< of the memory's bandwidth that a collective takes
     };
 
     std::string name;                  ///< "h100-sxm"

@@ -20,7 +20,7 @@ struct Call {
     std::array<int64_t, 3> size = {};
     double flops = 0, bytes = 0;
     int launches = 1;
-    double more_bytes = 0;  ///< of kernels before that of the call itself
+    double more_bytes = 0;  ///< of kernels before and after that of the call itself
 
     auto operator<=>(const Call&) const = default;
     /// "gemm bfloat16 nt 4096x12288x4096", "rms_norm bfloat16 67125248 bytes"
@@ -42,7 +42,8 @@ inline constexpr size_t num_purposes = size_t(Purpose::others) + 1;
 /// An operation of this rank with others: a collective, a message, or several of one communicator that begin
 /// together.
 struct Collective {
-    std::string operation;  ///< "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive"
+    std::string operation;  ///< "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive",
+                            ///< "peer_copy" by copy engines
     unsigned axes = 0;      ///< of the mesh
     double bytes = 0;       ///< of the largest operand; of several together, their sum
     Purpose purpose = Purpose::others;

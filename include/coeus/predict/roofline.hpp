@@ -30,6 +30,12 @@ struct OtherOrder {
     double exposed = 0, exposed_once = 0;  ///< of all communication
 };
 
+/// A step whose tensor-parallel ranks exchange tokens in the other way.
+struct OtherTokens {
+    bool overlapped = true;  ///< asynchronous tensor parallelism
+    double step = 0;         ///< seconds
+};
+
 struct Roofline {
     std::vector<RooflineRow> rows;     ///< none is 0
     double local_batch = 0, once = 0;  ///< seconds; the sums of the rows
@@ -39,6 +45,7 @@ struct Roofline {
     LaunchOrder order = LaunchOrder::overlapped;
     std::vector<CommunicationRow> communication;  ///< no total is 0
     std::optional<OtherOrder> other;              ///< nothing if a rank has fewer than two communicators
+    std::optional<OtherTokens> other_tokens;      ///< nothing without tensor parallelism
     int64_t local_batches = 1;                    ///< of a step
     double tokens = 0;                            ///< of a local batch, divided by the ranks that share them
     /// FLOPs of these tokens as MFU counts them, relative to the peak: the seconds of a local batch at an MFU

@@ -2,9 +2,9 @@
 // Param: one named parameter of the model: its global shape, how it is sharded, initialised and optimized.
 #pragma once
 
-#include "coeus/base/random.hpp"
 #include "coeus/deck_names/param_role.hpp"
 #include "coeus/device/tensor.hpp"
+#include "coeus/kernels/init.hpp"
 #include "coeus/kernels/quantization.hpp"
 
 #include <string>
@@ -27,21 +27,6 @@ struct Moment {
     std::string name;  ///< its name in checkpoints: "exp_avg"
     Dtype dtype;
     bool operator==(const Moment&) const = default;
-};
-
-/// Initial values: a function of the seed, the parameter's name and the global element index, so that any
-/// mesh starts from the same model.
-struct Init {
-    double constant = 0;  ///< value of every element if std is 0
-    double std = 0;       ///< of a normal distribution with mean 0
-    double bound = 0;     ///< the distribution is truncated to +-bound; 0: no bound. Uniform if std is 0
-
-    static Init ones() { return {.constant = 1}; }
-    static Init normal(double std) { return {.std = std}; }
-    static Init truncated_normal(double std, double bound) { return {.std = std, .bound = bound}; }
-    static Init uniform(double bound) { return {.bound = bound}; }
-    /// The value of element `index`; `stream` is the random stream of the parameter's name.
-    double value(const RandomStream& stream, uint64_t index) const;
 };
 
 /// This rank's place among the ranks that divide the parameters of a sharding.

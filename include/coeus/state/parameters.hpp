@@ -127,7 +127,11 @@ public:
     const std::vector<std::span<std::byte>>& owned_state() const { return owned_state_; }
     /// The memory of the weights of exact parameters, on the device.
     std::span<std::byte> exact_state() const { return {exact_.data(), size_t(exact_.bytes())}; }
-    /// Sets the initial values of the weights. Moments are zero after allocate().
+    /// Sets the initial values of the weights: on the device of the masters, or by the host if they are
+    /// offloaded. All devices draw the same bits. Returns after the work is done. Moments are zero after
+    /// allocate().
+    void initialise(Exec& exec, const Kernels& kernels, uint64_t seed);
+    /// The same for weights on the host.
     void initialise(uint64_t seed, int threads);
     /// Sets the moments to zero.
     void clear_moments(Exec& exec, const Kernels& kernels) const;

@@ -3,6 +3,7 @@
 // this much from Exec's workspace, and the table for planning runs notes it, on machines without a GPU too.
 #pragma once
 
+#include "attention/score_blocks.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "libraries/cudnn_attention.hpp"
 #include "products/scaled_product.hpp"
@@ -76,22 +77,44 @@ inline int64_t sum(const Tensor& a) {
 }
 /// Workspace that a cuDNN kernel may use for attention.
 constexpr int64_t cudnn = 4096;
+/// True if cuDNN writes the result of attention where it belongs: there is one block of scores, with all
+/// queries, and the result is in cuDNN's type. (What is merged is not.)
+inline bool is_written_at_once(const Tensor& out, const AttentionShape& s) {
+    const std::optional<ScoreBlocks> blocks = score_blocks(s);
+    return out.dtype == Dtype::bf16 && blocks && blocks->size() == 1 &&
+           blocks->begin()->queries == s.sequence;
+}
+/// What our own kernels need: if they merge, a result and its statistics.
+inline int64_t own_attention(const AttentionShape& s, bool merge) {
+    if (!merge) return 0;
+    const int64_t pairs = s.batch * s.sequence * s.heads, f32 = size_of(Dtype::f32);
+    return padded_bytes(pairs * s.value_width() * f32) + padded_bytes(pairs * f32);
+}
+/// What cuDNN needs, or our own kernels: cuDNN's workspace, and results of blocks that are merged.
 inline int64_t attention(const Processor& processor, const Tensor& out, const Tensor& q,
-                         const Tensor& document_start, const AttentionShape& s) {
-    return processor.cudnn_bytes > 0 && cudnn_fits(out, q, document_start, s) ? cudnn : 0;
+                         const Tensor& document_start, const AttentionShape& s, bool merge) {
+    const int64_t own = own_attention(s, merge);
+    if (processor.cudnn_bytes == 0 || !cudnn_fits(q, document_start, s)) return own;
+    int64_t bytes = cudnn;
+    if (!is_written_at_once(out, s))
+        for (const ScoreBlock& block : blocks_of(s)) {
+            const int64_t pairs = s.batch * block.queries * s.heads;
+            bytes += padded_bytes(pairs * s.head_dim * size_of(Dtype::bf16)) +
+                     padded_bytes(pairs * size_of(Dtype::f32));
+        }
+    return std::max(own, bytes);
 }
 /// Our own kernels: row sums of dout out, and the gradients of the queries, which are kept here until the
 /// queries are no longer needed.
-inline int64_t own_attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {
+inline int64_t own_attention_backward(const Tensor& dq, const AttentionShape& s, bool add_to_dq) {
     return padded_bytes(s.heads * s.batch * s.sequence * size_of(Dtype::f32)) +
-           (accumulate ? 0 : padded_bytes(dq.count() * size_of(dq.dtype)));
+           (add_to_dq ? 0 : padded_bytes(dq.count() * size_of(dq.dtype)));
 }
 /// What cuDNN needs, or our own kernels, which compute the gradients if cuDNN cannot.
-inline int64_t attention_backward(const Processor& processor, std::initializer_list<Tensor> gradients,
-                                  const Tensor& out, const Tensor& q, const Tensor& document_start,
-                                  const AttentionShape& s, bool accumulate) {
-    const int64_t own = own_attention_backward(*gradients.begin(), s, accumulate);
-    if (!cudnn_backward_fits(processor, gradients, out, q, document_start, s, accumulate)) return own;
+inline int64_t attention_backward(const Processor& processor, const Tensor& dq, const Tensor& q,
+                                  const Tensor& document_start, const AttentionShape& s, bool add_to_dq) {
+    const int64_t own = own_attention_backward(dq, s, add_to_dq);
+    if (!cudnn_backward_fits(processor, q, document_start, s)) return own;
     const CudnnBackwardPart part = *backward_part(processor, s);
     return std::max(own, backward_bytes(part, s, processor.deterministic).total());
 }

@@ -33,13 +33,14 @@ void dispatch_gradient(Dtype gradient, const Tensor& weights, F&& f) {
 }
 
 /// Updates `count` elements. `compute` may be null. bits(first) returns a function of j that gives 64 random
-/// bits for element first + j; it is called only if T is bf16.
+/// bits for element first + j; it is called only if T is bf16. A team on GPUs also passes the number of
+/// elements from `first` on that it updates together.
 template <class Team, class T, class M, class G, class C, class Bits>
 COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, const G* grad, C* compute,
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
-    const auto update = [=](int64_t start) {
-        return [=, random = bits(start)](int64_t j, A gradient, T& weight, M& first, M& second) {
+    const auto update = [=](int64_t start, auto... together) {
+        return [=, random = bits(start, together...)](int64_t j, A gradient, T& weight, M& first, M& second) {
             A w = load(weight), m = load(first), v = load(second);
             adam_update(w, m, v, gradient, factors);
             if constexpr (std::is_same_v<T, bf16>) {

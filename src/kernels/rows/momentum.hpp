@@ -51,8 +51,8 @@ struct DescentFactors {
 };
 template <class A>
 COEUS_HD DescentFactors<A> descent_factors(const DescentOptions& o, const StepScalars& step) {
-    const double rate = step.groups[o.group].learning_rate;
-    return {A(1 - rate * o.weight_decay), A(rate * o.factor)};
+    const GroupScalars& s = step.groups[o.group];
+    return {A(s.keep()), A(s.learning_rate * o.factor)};
 }
 
 /// `compute` may be null; `bits` as in adam_row.
@@ -60,8 +60,8 @@ template <class Team, class T, class C, class Bits>
 COEUS_HD void descent_row(const Team& team, T* master, const Acc<T>* direction, C* compute, int64_t count,
                           const DescentFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
-    const auto update = [=](int64_t start) {
-        return [=, random = bits(start)](int64_t j, A d, T& weight) {
+    const auto update = [=](int64_t start, auto... together) {
+        return [=, random = bits(start, together...)](int64_t j, A d, T& weight) {
             const A w = multiply_add(-factors.size, d, load(weight) * factors.keep);
             if constexpr (std::is_same_v<T, bf16>)
                 weight = round_stochastically(w, uint32_t(random(j)));

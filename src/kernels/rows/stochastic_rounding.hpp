@@ -13,7 +13,7 @@ namespace coeus::rows {
 COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     const uint32_t u = std::bit_cast<uint32_t>(x);
     bf16 result;
-    const bool finite = (u & 0x7f800000u) != 0x7f800000u;
+    const bool finite = std::fabs(x) <= std::numeric_limits<float>::max();
     result.bits = finite ? uint16_t((u + (bits & 0xffffu)) >> 16) : bf16::round(x);
     return result;
 }

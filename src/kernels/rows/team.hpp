@@ -56,6 +56,13 @@ struct Lane {
             second[j] = store<T>(values.second);
         }
     }
+    /// f(first) returns a function g for the elements from `first` on: out[j] = g(j - first), converted.
+    template <class T, class F>
+    void fill(int64_t n, T* out, F&& f) const {
+        const auto g = f(0);
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) out[j] = store<T>(g(j));
+    }
     /// f(first) returns a function g for the elements from `first` on: g(j - first, load(in[j]), values[j]..)
     /// changes the values in place. copy[j] = the first of the values, converted; `copy` may be null.
     template <class C, class F, class In, class T, class... More>

@@ -64,18 +64,16 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
     const Scope temps(c.temp);
     const Dtype acc = t.lse.dtype;
     Tensor here = keys_and_values(c, t), coming = c.temp.alloc(here.dtype, here.shape);
-    const Tensor out = c.temp.alloc(acc, t.out.shape), other = c.temp.alloc(acc, t.out.shape),
-                 other_lse = c.temp.alloc(acc, t.lse.shape);
+    const Tensor out = c.temp.alloc(acc, t.out.shape);
     AttentionShape shape = t.shape;
     shape.query_part = part_of(cp_.rank(), t);
     for (int step = 0; step < cp_.size(); ++step) {
-        const bool first = step == 0, last = step == cp_.size() - 1;
+        const bool last = step == cp_.size() - 1;
         if (!last) pass_on(Exchange::pass_keys_on, here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
         const KeysAndValues kv(here, t);
-        c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
-                      c.batch.document_start, shape);
-        if (!first) c.k.merge_attention(c.exec, out, t.lse, other, other_lse);
+        const auto attend = step == 0 ? c.k.attention : c.k.merge_attention;
+        attend(c.exec, out, t.lse, t.q, kv.keys, kv.values, c.batch.document_start, shape);
         if (!last) finish(c, Exchange::pass_keys_on, here);
         std::swap(here, coming);
     }
@@ -100,7 +98,6 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
         if (!last) pass_on(Exchange::pass_keys_on, here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
         const KeysAndValues kv(here, t), gradients(own, t);
-        c.k.zero(c.exec, own);
         c.k.attention_backward(c.exec, dq, gradients.keys, gradients.values, dout, t.out, t.lse, t.q, kv.keys,
                                kv.values, c.batch.document_start, shape, true);
         if (first) {

@@ -198,7 +198,8 @@ TEST_CASE("GPU: runs resume with or without offloading, and checkpoints are the 
                             "--training.mixed_precision_param=bfloat16", "--activation_checkpoint.mode=full"},
                     offload = {"--training.enable_cpu_offload"},
                     beside = {"--checkpoint.async_mode=async_with_pinned_mem"};
-    train_tiny(folder / "whole", data, more + on_gpu);
+    const Outcome whole = train_tiny(folder / "whole", data, more + on_gpu);
+    CHECK_THAT(whole.output, Contains("starting from scratch\n"));
     const auto same = [&](const char* run) {
         return differing_arrays(folder / "whole" / checkpoint_of(6), folder / run / checkpoint_of(6));
     };
@@ -206,7 +207,9 @@ TEST_CASE("GPU: runs resume with or without offloading, and checkpoints are the 
         train_tiny(folder / "first", data, more + on_gpu + offload + beside + Arguments{steps(4)});
     CHECK_THAT(
         run.output,
-        Contains("Offloaded to host memory: master weights, optimizer moments, inputs of recomputed blocks"));
+        Contains(
+            "Offloaded to host memory: master weights, optimizer moments, inputs of recomputed blocks") &&
+            Contains("starting from scratch; the host draws the initial weights, since it keeps them"));
     fs::copy(folder / "first", folder / "moved", fs::copy_options::recursive);
     const Outcome on = train_tiny(folder / "first", data, more + on_gpu);
     CHECK_THAT(on.output, Contains("Resuming from") && !Contains("enable_cpu_offload"));

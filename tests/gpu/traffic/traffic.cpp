@@ -95,7 +95,7 @@ std::vector<TypedCase> traffic_cases() {
     }
     for (const int64_t rows : {5, 64})  // few rows, and many
         list.push_back({gemm_case(rows, 256, 512, false, true, Residual::none)});
-    list.push_back({merge_attention_case(64, 4, 64)});
+    list.push_back({merge_attention_case({1, 64, 4, 2, 64, 0.125}, false)});
     list.push_back({attention_cached_case({4, 64, 4, 2, 64, 0.125}, 4)});
     list.push_back({add_log_sum_exp_case(4, 128)});
     list.push_back({rms_norm_backward_case(2048, 64, Plus::none)});
@@ -155,6 +155,9 @@ std::vector<TypedCase> traffic_cases() {
                              "scaled_grouped_gemm n 40 x 3 of 4",
                              "scaled_grouped_gemm_weights 40 x 3 of 4",
                              "cast [64, 512] float8_e4m3",
+                             "draw ones 4096 from 0 in runs of 0",
+                             "draw truncated 4096 from 0 in runs of 0",
+                             "draw uniform 1024 from 128 in runs of 64",
                              "zero"})
         list.push_back({aligned(named(name))});
     list.push_back({{"zero strided",
@@ -386,7 +389,8 @@ TEST_CASE("the table of traffic has every kernel that is launched") {
     CHECK(missing.size() > 50);
     for (const auto& [name, kernels] : read_table())
         for (const auto& [kernel, limits] : kernels) missing.erase(kernel.substr(kernel.find(' ') + 1));
-    CHECK(missing == std::set<std::string>());
+    // these follow kernels of cuDNN, which this program does not have
+    CHECK(missing == std::set<std::string>{"merge_blocks", "sum_blocks"});
 }
 
 TEST_CASE("an excess of traffic is told with the limit") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in for the header of CUDA's driver, for tests: descriptions of tensors for TMA, with the names and
-// numbers of the driver API.
+// Stand-in for the header of CUDA's driver, for tests: descriptions of tensors for TMA, and numbers that
+// streams write and wait for, with the names and numbers of the driver API.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,10 @@
 
 using cuuint32_t = uint32_t;
 using cuuint64_t = uint64_t;
+
+struct coeus_emulated_stream;
+using CUstream = coeus_emulated_stream*;
+using CUdeviceptr = unsigned long long;
 
 enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1 };
 enum CUtensorMapDataType { CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9 };
@@ -33,6 +37,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                 CUtensorMapFloatOOBfill oobFill);
+
+constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0, CU_STREAM_WAIT_VALUE_EQ = 1;
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
+/// Knows the wait for an equal number.
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
 
 namespace coeus::emulation {
 

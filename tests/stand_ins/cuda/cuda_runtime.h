@@ -6,6 +6,7 @@
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/cuda.h"
 #include "stand_ins/cuda/mma.hpp"
+#include "stand_ins/cuda/peers.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "stand_ins/cuda/tma.hpp"
 #include "stand_ins/cuda/wgmma.hpp"
@@ -61,9 +62,11 @@ enum cudaError_t {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorMapBufferObjectFailed = 205,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorNotSupported = 801,
     cudaErrorSystemNotReady = 802,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
@@ -92,14 +95,20 @@ inline cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 constexpr unsigned long long cudaEnableDefault = 0;
-/// Knows one function.
+/// Knows three functions.
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                                     unsigned long long,
                                                     cudaDriverEntryPointQueryResult* result) {
-    const bool is_there = coeus::emulation::has_tensor_maps && version >= 12000 &&
-                          std::string_view(name) == "cuTensorMapEncodeTiled";
-    *function = is_there ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
-    *result = is_there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    const std::string_view wanted = name;
+    const bool numbers = coeus::emulation::no_peers != coeus::emulation::NoPeers::numbers;
+    *function = nullptr;
+    if (version >= 12000 && wanted == "cuTensorMapEncodeTiled" && coeus::emulation::has_tensor_maps)
+        *function = reinterpret_cast<void*>(&cuTensorMapEncodeTiled);
+    if (version >= 12000 && wanted == "cuStreamWriteValue32" && numbers)
+        *function = reinterpret_cast<void*>(&cuStreamWriteValue32);
+    if (version >= 12000 && wanted == "cuStreamWaitValue32" && numbers)
+        *function = reinterpret_cast<void*>(&cuStreamWaitValue32);
+    *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count);
@@ -110,6 +119,12 @@ inline cudaError_t cudaSetDeviceFlags(unsigned flags) {
 }
 enum cudaDeviceAttr { cudaDevAttrPciBusId = 33, cudaDevAttrPciDeviceId = 34, cudaDevAttrPciDomainId = 50 };
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
+/// As if registers limited no kernel.
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int threads, size_t) {
+    *blocks = 2048 / threads;
+    return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
@@ -123,6 +138,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream);
+struct cudaIpcMemHandle_t {
+    char reserved[64];
+};
+constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory);
+cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void* memory);
 cudaError_t cudaDeviceSynchronize();
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     *least = 0;

@@ -41,6 +41,8 @@ const char* cudaGetErrorString(cudaError_t status) {
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInsufficientDriver:
             return "CUDA driver version is insufficient for CUDA runtime version";
+        case cudaErrorMapBufferObjectFailed: return "mapping of buffer object failed";
+        case cudaErrorNotSupported: return "operation not supported";
         case cudaErrorNoKernelImageForDevice:
             return "no kernel image is available for execution on the device";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";

@@ -6,6 +6,7 @@
 // run.
 #include "coeus/base/log.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/kernels/cudnn.hpp"
 #include "coeus/state/step_state.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/cases.hpp"
@@ -46,6 +47,31 @@ std::vector<KernelCase> wide_cases() {
     std::erase_if(
         list, [](const KernelCase& c) { return c.name.starts_with("gemm") || c.name.starts_with("adam"); });
     return list;
+}
+
+// What adds up cuDNN's results for blocks of scores: attention of the first of two context-parallel ranks to
+// all keys.
+void run_sums_of_blocks() {
+    setenv("COEUS_CUDNN", "stand-in", 1);
+    const auto gpu = open_gpu(0);
+    Exec exec(*gpu);
+    exec.workspace = Arena(32 << 20, "workspace", gpu->memory());
+    exec.cudnn_bytes = most_cudnn_bytes;
+    use_cudnn(exec);
+    const AttentionShape s = {1, 32, 32, 32, 128, 0.1, {32, 0, 32}, {64}};
+    const Shape queries = {32, 4096}, keys = {64, 4096};
+    const OwnedTensor memory(Dtype::u8, {2 << 20}, "operands", gpu->memory());
+    const auto operand = [&](Dtype type, const Shape& shape) {
+        return Tensor(memory.view.data, type, shape);
+    };
+    const Tensor q = operand(Dtype::bf16, queries), k = operand(Dtype::bf16, keys),
+                 lse = operand(Dtype::f32, {32, 32});
+    for (const Dtype type : types) {
+        cuda_kernels().attention(exec, operand(type, queries), lse, q, k, k, {}, s);
+        cuda_kernels().attention_backward(exec, operand(type, queries), operand(type, keys),
+                                          operand(type, keys), q, q, lse, q, k, k, {}, s, false);
+    }
+    exec.queue->finish();
 }
 
 // Types that the cases do not combine.
@@ -128,6 +154,7 @@ int main() {
     for (const LargestCase& c : largest_cases()) run_cases({c.with_largest});
     for (const RoundedCase& c : rounded_cases(false)) run_cases({c.fused});
     run_other_types();
+    run_sums_of_blocks();
     run_products_of_experts();
     // products of 8-bit floats and gradients of attention use other kernels on other GPUs
     std::vector<KernelCase> products = quantization_cases();

@@ -2,9 +2,11 @@
 #include "stand_ins/cuda/runtime.hpp"
 
 #include "stand_ins/cuda/block.hpp"
+#include "stand_ins/cuda/peers.hpp"
 #include "stand_ins/cuda/streams.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,6 +36,7 @@ size_t clock_microseconds = 0;
 struct Mapping {
     size_t bytes, whole_bytes;  // from the address that was returned, and of the whole mapping
     void* whole;                // the whole mapping
+    int file = -1;              // if other processes can open it
 };
 std::map<void*, Mapping> device_memory;
 std::function<void(bool again)> told_of_waiting = [](bool) {};
@@ -44,8 +47,12 @@ std::function<void(bool again)> told_of_waiting = [](bool) {};
 // of a test of whole runs.
 class Access {
 public:
-    Access() { set(true); }
-    ~Access() { set(false); }
+    Access() {
+        if (depth++ == 0) set(true);
+    }
+    ~Access() {
+        if (--depth == 0) set(false);
+    }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;
 
@@ -55,7 +62,8 @@ public:
     }
 
 private:
-    static const int key;  // negative: this processor has none
+    static const int key;                      // negative: this processor has none
+    static inline thread_local int depth = 0;  // of objects of this class
 
     static void set(bool accessible) {
         if (key >= 0) {
@@ -237,6 +245,42 @@ size_t device_bytes() {
     return bytes;
 }
 
+int share(void* memory) {
+    const std::lock_guard lock(mutex);
+    const auto found = device_memory.find(memory);
+    if (found == device_memory.end()) return -1;
+    Mapping& mapping = found->second;
+    if (mapping.file >= 0) return mapping.file;
+    const int file = memfd_create("memory of an emulated GPU", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, off_t(mapping.bytes)) != 0) return -1;
+    {
+        const Access access;
+        for (size_t done = 0; done < mapping.bytes;) {
+            const ssize_t n =
+                pwrite(file, static_cast<std::byte*>(memory) + done, mapping.bytes - done, off_t(done));
+            if (n <= 0) return -1;
+            done += size_t(n);
+        }
+    }
+    if (mmap(memory, mapping.bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED ||
+        !Access::governs(memory, mapping.bytes))
+        return -1;
+    return mapping.file = file;
+}
+
+void* open_shared(int file, size_t bytes) {
+    const std::lock_guard lock(mutex);
+    void* const memory = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED || !Access::governs(memory, bytes)) return nullptr;
+    device_memory[memory] = {bytes, bytes, memory};
+    return memory;
+}
+
+uint32_t number_at(const uint32_t* address) {
+    const Access access;
+    return std::atomic_ref(*const_cast<uint32_t*>(address)).load(std::memory_order_acquire);
+}
+
 }  // namespace coeus::emulation
 
 using namespace coeus::emulation;
@@ -255,6 +299,7 @@ cudaError_t cudaFree(void* memory) {
     const std::lock_guard lock(mutex);
     const Mapping mapping = device_memory.at(memory);
     munmap(mapping.whole, mapping.whole_bytes);
+    if (mapping.file >= 0) close(mapping.file);
     device_memory.erase(memory);
     return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -62,6 +63,34 @@ TEST_CASE("uniform values lie inside (0, 1) with the right mean and variance") {
     CHECK(high < 1);
     CHECK(close(sum / n, 0.5, 0.005));
     CHECK(close(squares / n, 1.0 / 3, 0.005));
+}
+
+TEST_CASE("the least and the greatest uniform values are inside (0, 1)") {
+    CHECK(uniform_of(0) == 0x1p-54);
+    CHECK(uniform_of(uint64_t(1) << 11) == 3 * 0x1p-54);
+    CHECK(uniform_of(~uint64_t(0)) == 1 - 0x1p-53);
+    CHECK(uniform_of(uint64_t(1) << 63) == 0.5);
+}
+
+TEST_CASE("the normal quantile agrees with a Newton step in extended precision, from 2^-54 to 1 - 2^-53") {
+    const RandomStream random(6, "quantile");
+    const auto check = [](double p) {
+        // erf near the middle and erfc in the tails keep the relative precision
+        const double x = normal_quantile(p);
+        const long double root = std::sqrt(2.0L), q = static_cast<long double>(p) - 0.5L;
+        const long double wrong = std::fabs(q) < 0.25L ? std::erf(x / root) / 2 - q
+                                  : q < 0 ? std::erfc(-x / root) / 2 - static_cast<long double>(p)
+                                          : (1 - static_cast<long double>(p)) - std::erfc(x / root) / 2;
+        const long double density = std::exp(-static_cast<long double>(x) * x / 2) / 2.50662827463100050242L;
+        return double(std::fabs(wrong / density)) <= 1e-15 * std::fabs(x);
+    };
+    int wrong = 0;
+    for (uint64_t i = 0; i < 20000; ++i) {
+        const double u = random.uniform(i);
+        for (const double p : {u, std::exp(-37 * u), 1 - std::exp(-36 * u)}) wrong += !check(p);
+    }
+    for (const double p : {0x1p-54, 0x1p-53, 1 - 0x1p-53, 0.075, 0.925, 0.5 + 0x1p-30}) wrong += !check(p);
+    CHECK(wrong == 0);
 }
 
 TEST_CASE("the normal quantile agrees with tables in all three branches") {

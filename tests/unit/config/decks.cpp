@@ -223,6 +223,7 @@ TEST_CASE("the effective deck reads back as the same config, for every option") 
                           "\"wgmma\"",
                           "\"1-12:00:00\"",
                           "\"rewind\"",
+                          "\"step\"",
                           "\"skip\"",
                           "\"foreach\"",
                           "\"match_rms_adamw\"",

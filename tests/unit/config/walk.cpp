@@ -122,7 +122,7 @@ const std::vector<Walk> table = {
     {"parallelism", works, {"context_parallel_degree=2", "context_parallel_load_balancer=none",
         "context_parallel_rotate_method=alltoall", "context_parallel_rotate_method=heads"}},
     {"parallelism", works, {"expert_parallel_degree=2", "expert_tensor_parallel_degree=2",
-        "pipeline_parallel_expert_parallel_overlap=false", "fsdp_prefetch=2"}},
+        "pipeline_parallel_expert_parallel_overlap=false", "fsdp_prefetch=2", "fsdp_sum_gradients=step"}},
     {"parallelism", refused, {"context_parallel_load_balancer=ptrr"}},
     {"parallelism", retired, {"pipeline_parallel_microbatches=2", "num_pp_microbatches=2", "pipeline_parallel_split_points=x"}},
     {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "walltime_margin=60", "folder=x", "interval=5", "initial_load_path=/x",

@@ -6,6 +6,7 @@
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/plan/copy_rate.hpp"
 #include "gpu/numbers.hpp"
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/runtime.hpp"
@@ -294,6 +295,14 @@ TEST_CASE("a GPU: the memory that libraries take is counted") {
     CHECK(gpu->taken_bytes() == 4 << 20);
     emulation::bytes_of_libraries = 0;
     CHECK(gpu->memory_bytes() - gpu->taken_bytes() == open_gpu(0)->memory_bytes());
+}
+
+TEST_CASE("a GPU: the blocks of a measured copy have an eighth of the free memory") {
+    emulation::free_memory = size_t(40) << 20;
+    const auto gpu = open_gpu(0);
+    Exec exec(*gpu);
+    CHECK(copy_rate(exec, cuda_kernels()).bytes == int64_t(2) << 20);
+    emulation::free_memory = emulation::all_memory;
 }
 
 TEST_CASE("a GPU: while a thread records a graph, no thread may wait for the whole device") {

@@ -5,6 +5,7 @@
 // for it).
 #include "coeus/kernels/cudnn.hpp"
 
+#include "../../../src/kernels/cuda/attention/score_blocks.hpp"
 #include "../../../src/kernels/cuda/libraries/cudnn_attention.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
@@ -100,6 +101,14 @@ std::vector<AttentionShape> shapes() {
             {1, 16384, 32, 8, 128}, {2, 1024, 12, 12, 64}, {3, 77, 6, 3, 80},
             {1, 100, 4, 1, 8},      {2, 2049, 8, 2, 128},  {2, 512, 8, 4, 256}};
 }
+// What a rank of 4 computes with the keys of an earlier rank, and of a later one.
+std::vector<AttentionShape> parts() {
+    AttentionShape earlier = {2, 2048, 32, 8, 128}, later = earlier;
+    earlier.query_part = later.query_part = {2048, 1024, 4096};
+    earlier.key_part = {2048, 0, 6144};
+    later.key_part = {2048, 2048, 2048};
+    return {earlier, later};
+}
 
 CudnnDescriptor device_of(const CudnnLibrary& cudnn, const Gpu& gpu) {
     CudnnDescriptor device(cudnn, cudnn::Kind::device_properties);
@@ -166,38 +175,47 @@ TEST_CASE("cuDNN has kernels for our graphs of attention on A100, H100, H200 and
     const int one_of = int(gpus().size());
     test::Part compiled("kernels of cuDNN", 1, {one_of, one_of});
     bool has_compiler = true;
-    for (const AttentionShape& s : shapes())
-        for (const Gpu& gpu : gpus()) {
-            const CudnnDescriptor device = device_of(*cudnn, gpu);
-            // rows of queries, keys and values in one matrix
-            const int64_t width = s.heads * s.head_dim, ld = width + 2 * s.kv_heads * s.head_dim;
-            const std::string text = fmt::format("{}, {} x {}, {} and {} heads of {}", gpu.name, s.batch,
-                                                 s.sequence, s.heads, s.kv_heads, s.head_dim);
-            const bool compiles = compiled.takes_next();
-            const CudnnAttentionGraph forward(
-                *cudnn, nullptr, {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, width, ld, ld, ld});
-            constexpr int64_t of_forward = 4096;
-            has_compiler &= check_kernels(*cudnn, forward, device, of_forward, compiles, text + ", forward");
-            for (const bool deterministic : {true, false}) {
-                const Processor processor = {.architecture = gpu.architecture,
-                                             .cudnn_bytes = most_cudnn_bytes,
-                                             .deterministic = deterministic};
-                const Tensor bf(nullptr, Dtype::bf16, {64, 64});
-                if (!cudnn_backward_fits(processor, {bf}, bf, bf, {}, s, false)) {
-                    CHECK((s.head_dim == 256 && gpu.architecture != 90));
-                    continue;
-                }
-                const CudnnBackwardPart part = *backward_part(processor, s);
-                const CudnnBackwardGraph backward(
+    std::vector<AttentionShape> all = shapes();
+    for (const AttentionShape& s : parts()) all.push_back(s);
+    for (const AttentionShape& s : all)
+        for (const ScoreBlock& block : blocks_of(s))
+            for (const Gpu& gpu : gpus()) {
+                const CudnnDescriptor device = device_of(*cudnn, gpu);
+                // rows of queries, keys and values in one matrix
+                const int64_t width = s.heads * s.head_dim, ld = width + 2 * s.kv_heads * s.head_dim,
+                              keys = s.keys().count;
+                const std::string text = fmt::format(
+                    "{}, {} x {} and {}{}, {} and {} heads of {}", gpu.name, s.batch, block.queries,
+                    block.keys, block.causal ? " causal" : "", s.heads, s.kv_heads, s.head_dim);
+                const bool compiles = compiled.takes_next();
+                const CudnnAttentionGraph forward(
                     *cudnn, nullptr,
-                    {part.batch, s.sequence, part.heads, part.kv_heads, s.head_dim, s.batch * s.sequence,
-                     width, width, ld, ld, ld, deterministic});
-                has_compiler &= check_kernels(
-                    *cudnn, backward, device, backward_bytes(part, s, deterministic).library, compiles,
-                    fmt::format("{}, {}backward of {} x {} heads at once", text,
-                                deterministic ? "deterministic " : "", part.batch, part.heads));
+                    {s.batch, block.queries, block.keys, s.heads, s.kv_heads, s.head_dim, s.sequence, keys,
+                     block.queries, width, ld, ld, ld, block.causal});
+                constexpr int64_t of_forward = 4096;
+                has_compiler &=
+                    check_kernels(*cudnn, forward, device, of_forward, compiles, text + ", forward");
+                for (const bool deterministic : {true, false}) {
+                    const Processor processor = {.architecture = gpu.architecture,
+                                                 .cudnn_bytes = most_cudnn_bytes,
+                                                 .deterministic = deterministic};
+                    const Tensor bf(nullptr, Dtype::bf16, {64, 64});
+                    if (!cudnn_backward_fits(processor, bf, {}, s)) {
+                        CHECK((s.head_dim == 256 && gpu.architecture != 90));
+                        continue;
+                    }
+                    const CudnnBackwardPart part = *backward_part(processor, s);
+                    const CudnnBackwardGraph backward(
+                        *cudnn, nullptr,
+                        {part.batch, block.queries, block.keys, part.heads, part.kv_heads, s.head_dim,
+                         s.sequence, keys, s.batch * s.sequence, width, width, ld, ld, ld, block.causal,
+                         deterministic});
+                    has_compiler &= check_kernels(
+                        *cudnn, backward, device, backward_bytes(part, s, deterministic).library, compiles,
+                        fmt::format("{}, {}backward of {} x {} heads at once", text,
+                                    deterministic ? "deterministic " : "", part.batch, part.heads));
+                }
             }
-        }
     if (!has_compiler) test::skip("cuDNN found its kernels, but compiled none: there is no NVRTC");
 }
 
@@ -238,24 +256,130 @@ TEST_CASE("versions of cuDNN with errors do not compute gradients") {
     CHECK(wrong_version_for_backward(90600, 128).empty());
 }
 
-TEST_CASE("cuDNN is asked only for attention in bfloat16 of whole sequences") {
+TEST_CASE("cuDNN is asked only for attention in bfloat16 whose scores are in blocks that it knows") {
     const Tensor bf(nullptr, Dtype::bf16, {64, 64}), f32(nullptr, Dtype::f32, {64, 64}),
         documents(nullptr, Dtype::i32, {1, 64});
     const AttentionShape s = {1, 64, 1, 1, 64, 0.1};
-    AttentionShape part = s, odd = s, wide = s, narrow_values = s, same_values = s;
+    AttentionShape part = s, odd = s, wide = s, narrow_values = s, same_values = s, window = s, chunk = s,
+                   short_runs = s, crossed = s;
     part.query_part = {64, 64};
     part.key_part = {128};
     odd.head_dim = 60;
     wide.head_dim = 264;
     narrow_values.value_dim = 32;
     same_values.value_dim = 64;
-    CHECK(cudnn_fits(bf, bf, {}, s));
-    CHECK(cudnn_fits(bf, bf, {}, same_values));
-    CHECK(!cudnn_fits(f32, bf, {}, s));
-    CHECK(!cudnn_fits(f32, f32, {}, s));
-    CHECK(!cudnn_fits(bf, bf, documents, s));
-    for (const AttentionShape& other : {part, odd, wide, narrow_values})
-        CHECK(!cudnn_fits(bf, bf, {}, other));
+    window.window = 9;
+    chunk.chunk = 9;
+    short_runs.sequence = 12;
+    short_runs.query_part = {12, 6, 12};
+    short_runs.key_part = {12, 0, 24};
+    crossed.query_part = {64, 32};
+    crossed.key_part = {64};
+    CHECK(cudnn_fits(bf, {}, s));
+    CHECK(cudnn_fits(bf, {}, same_values));
+    CHECK(cudnn_fits(bf, {}, part));
+    CHECK(cudnn_fits(bf, {}, {1, 77, 1, 1, 64, 0.1}));
+    using Catch::Contains;
+    CHECK(why_not_cudnn(bf, {}, part).empty());
+    const auto check_refused = [&](const Tensor& q, const Tensor& start, const AttentionShape& shape,
+                                   const char* why) {
+        CHECK_FALSE(cudnn_fits(q, start, shape));
+        CHECK_THAT(why_not_cudnn(q, start, shape), Contains(why));
+    };
+    check_refused(f32, {}, s, "is used for bfloat16 only, and attention is in float32");
+    check_refused(bf, documents, s, "is not used with document masks");
+    check_refused(bf, documents, part, "is not used with document masks");
+    check_refused(bf, {}, window, "is not used with windows or chunks of keys");
+    check_refused(bf, {}, chunk, "is not used with windows or chunks of keys");
+    check_refused(bf, {}, odd, "the same width, a multiple of 8 up to 256; these have 60 and 60");
+    check_refused(bf, {}, wide, "these have 264 and 264");
+    check_refused(bf, {}, narrow_values, "these have 64 and 32");
+    check_refused(bf, {}, short_runs, "are multiples of 8; a rank has 12 tokens in two runs");
+    check_refused(bf, {}, crossed, "see all keys of a run or none, besides their own");
+    short_runs.query_part = {12, 12};
+    short_runs.key_part = {12};
+    check_refused(bf, {}, short_runs, "a rank has 12 tokens in one run");
+}
+
+TEST_CASE("the scores of ranks that divide sequences are causal squares and rectangles without a mask") {
+    constexpr int64_t ranks = 4, run = 8, own = 2 * run;
+    AttentionShape s = {2, own, 4, 2, 16};
+    const auto part = [](int64_t rank) {
+        return SequencePart{own, rank * run, 2 * (ranks - 1 - rank) * run};
+    };
+    using Blocks = std::vector<ScoreBlock>;
+    const auto blocks = [&] {
+        const auto found = score_blocks(s);
+        REQUIRE(found.has_value());
+        return Blocks(found->begin(), found->end());
+    };
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+        CAPTURE(rank);
+        s.query_part = part(rank);
+        for (int64_t other = 0; other < ranks; ++other) {
+            CAPTURE(other);
+            s.key_part = part(other);
+            if (other == rank) CHECK(blocks() == Blocks{{0, own, 0, own, true}});
+            if (other < rank) CHECK(blocks() == Blocks{{0, own, 0, run}});
+            if (other > rank) CHECK(blocks() == Blocks{{run, run, 0, own}});
+            CHECK(is_whole(blocks_of(s), s) == (other == rank));
+            CHECK(mean_tokens(blocks_of(s)) == own);
+        }
+        // all keys in the order of the sequence
+        s.key_part = {own * ranks};
+        const int64_t late = 2 * ranks - 1 - rank;
+        if (rank == ranks - 1)  // its runs follow each other
+            CHECK(blocks() == Blocks{{0, own, 0, rank * run}, {0, own, rank * run, own, true}});
+        else if (rank == 0)
+            CHECK(blocks() == Blocks{{0, run, 0, run, true},
+                                     {run, run, 0, late * run},
+                                     {run, run, late * run, run, true}});
+        else
+            CHECK(blocks() == Blocks{{0, run, 0, rank * run},
+                                     {0, run, rank * run, run, true},
+                                     {run, run, 0, late * run},
+                                     {run, run, late * run, run, true}});
+    }
+    // one run for each rank
+    s.query_part = {own, own};
+    s.key_part = {own};
+    CHECK(blocks() == Blocks{{0, own, 0, own}});
+    s.key_part = {own, 2 * own};
+    CHECK(blocks().empty());
+    CHECK(mean_tokens(blocks_of(s)) == 0);
+    // runs that only overlap
+    s.key_part = {own, own + 1};
+    CHECK(score_blocks(s) == std::nullopt);
+    s.key_part = {own, own - 1};
+    CHECK(score_blocks(s) == std::nullopt);
+    // two runs of queries within two runs of keys
+    s.query_part = {own, run, 10 * run};
+    s.key_part = {16 * run, 0, 2 * run};
+    CHECK(blocks() == Blocks{{0, run, 0, run},
+                             {0, run, run, run, true},
+                             {run, run, 0, 10 * run},
+                             {run, run, 10 * run, run, true}});
+}
+
+TEST_CASE("gradients of parts of the keys have room for each block, and matrices of the largest") {
+    AttentionShape s = {2, 1024, 8, 2, 64};
+    s.query_part = {1024, 512, 2048};
+    s.key_part = {4096};
+    const CudnnBackwardPart all = {2, 8, 2};
+    const CudnnBackwardBytes bytes = backward_bytes(all, s, true);
+    constexpr int64_t pairs = 2 * 8, kv_pairs = 2 * 2, d = 64, bf16 = 2;
+    // 512 x 512, causal 512, 512 x 3072, causal 512
+    CHECK(bytes.dq == pairs * 4 * 512 * d * bf16);
+    CHECK(bytes.dk == kv_pairs * (512 + 512 + 3072 + 512) * d * bf16);
+    CHECK(bytes.dv == bytes.dk);
+    CHECK(bytes.delta == pairs * 512 * 4);
+    CHECK(bytes.sums == 0);
+    CHECK(bytes.library == pairs * 512 * 3072 * bf16 + 2 * pairs * 3072 * d * bf16 + 4096);
+    CHECK(backward_bytes(all, s, false).sums == pairs * 512 * d * 4);
+    const Processor processor = {.cudnn_bytes = bytes.total(), .deterministic = true};
+    CHECK(backward_part(processor, s) == all);
+    CHECK(backward_part({.cudnn_bytes = bytes.total() - 1, .deterministic = true}, s) ==
+          CudnnBackwardPart{1, 8, 2});
 }
 
 TEST_CASE("a missing cuDNN is an error in words") {

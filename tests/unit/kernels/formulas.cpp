@@ -286,7 +286,7 @@ TEST_CASE("attention to parts of the keys adds up to attention to all of them") 
             if (!first) {
                 CHECK(element(other_lse, 5) == -std::numeric_limits<double>::infinity());
                 CHECK(element(other, 5 * 24) == 0);
-                cpu_kernels().merge_attention(exec, out, lse, other, other_lse);
+                cpu_kernels().merge_attention(exec, out, lse, o[2], k, v, start, s);
             }
             cpu_kernels().attention_backward(exec, dq, dk_part, dv_part, o[6], o[0], o[1], o[2], k, v, start,
                                              s, true);
@@ -301,20 +301,24 @@ TEST_CASE("attention to parts of the keys adds up to attention to all of them") 
     }
 }
 
-TEST_CASE("merging with a part that no query sees changes nothing, in either order") {
+TEST_CASE("merging with keys that no query sees changes nothing, in either order") {
+    // of the three queries, the keys at 0 and 1 are seen by all, those at 8 and 9 by none
     const double none = -std::numeric_limits<double>::infinity();
+    AttentionShape seen = {1, 3, 1, 1, 2, 0.5, {3, 4}, {2}}, hidden = seen;
+    hidden.key_part = {2, 8};
+    const Operands o = run_case(attention_case(seen, false, false), cpu_kernels(), Dtype::f64, Dtype::f64);
     for (const bool first : {false, true}) {
-        OwnedTensor out(Dtype::f64, {2, 3}), lse(Dtype::f64, {1, 2}), other(Dtype::f64, {2, 3}),
-            other_lse(Dtype::f64, {1, 2});
-        for (int64_t i = 0; i < 3; ++i) set_element(first ? other : out, i, double(i) - 1.5);
-        set_element(first ? other_lse : lse, 0, 0.25);
-        set_element(first ? lse : other_lse, 0, none);
-        set_element(lse, 1, none);  // a query that sees nothing in either part
-        set_element(other_lse, 1, none);
-        Exec exec;
-        cpu_kernels().merge_attention(exec, out, lse, other, other_lse);
-        CHECK(values_of(out) == std::vector<double>{-1.5, -0.5, 0.5, 0, 0, 0});
-        CHECK(values_of(lse) == std::vector<double>{0.25, none});
+        OwnedTensor out(Dtype::f64, {3, 2}), lse(Dtype::f64, {1, 3});
+        TestExec exec;
+        cpu_kernels().attention(exec, out, lse, o[2], o[3], o[4], {}, first ? hidden : seen);
+        if (first) CHECK(values_of(lse) == std::vector<double>(3, none));
+        cpu_kernels().merge_attention(exec, out, lse, o[2], o[3], o[4], {}, first ? seen : hidden);
+        CHECK(values_of(out) == values_of(o[0]));
+        CHECK(values_of(lse) == values_of(o[1]));
+        cpu_kernels().attention(exec, out, lse, o[2], o[3], o[4], {}, hidden);
+        cpu_kernels().merge_attention(exec, out, lse, o[2], o[3], o[4], {}, hidden);
+        CHECK(values_of(out) == std::vector<double>(6, 0));
+        CHECK(values_of(lse) == std::vector<double>(3, none));
     }
 }
 

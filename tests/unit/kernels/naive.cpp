@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "naive.hpp"
 
+#include "coeus/base/random.hpp"
 #include "naive_elements.hpp"
 
 #include <algorithm>
@@ -232,7 +233,10 @@ void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tens
             }
 }
 
-void merge_attention(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
+void merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                     const AttentionShape& s) {
+    const OwnedTensor other_out(Dtype::f64, out.shape), other_lse(Dtype::f64, lse.shape);
+    attention(exec, other_out, other_lse, q, k, v, document_start, s);
     const int64_t head_dim = out.cols() / lse.rows();
     for (int64_t h = 0; h < lse.rows(); ++h)
         for (int64_t t = 0; t < lse.cols(); ++t) {
@@ -285,14 +289,10 @@ void attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tensor va
 }
 
 void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
-                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
+                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool add_to_dq) {
     std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0),
         v_sum(size_t(dv.count()), 0.0);
-    if (accumulate) {
-        q_sum = copy(dq);
-        k_sum = copy(dk);
-        v_sum = copy(dv);
-    }
+    if (add_to_dq) q_sum = copy(dq);
     const int64_t keys = s.keys().count;
     for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t h = 0; h < s.heads; ++h)
@@ -398,15 +398,27 @@ void zero(Exec&, Tensor out) {
     for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
 }
 
+void draw(Exec&, Tensor out, const Init& init, uint64_t seed, const ElementPlace& place) {
+    const RandomStream random(seed, place.stream);
+    const double below = init.bound > 0 && init.std > 0 ? normal_cdf(-init.bound / init.std) : 0;
+    for (int64_t i = 0; i < out.count(); ++i) {
+        const int64_t run = place.run > 0 ? place.run : out.count();
+        const double u =
+            random.uniform(place.first_index + uint64_t(i / run) * place.stride + uint64_t(i % run));
+        set_element(out, i,
+                    init.std > 0     ? init.std * normal_quantile(below + u * (1 - 2 * below))
+                    : init.bound > 0 ? init.bound * (2 * u - 1)
+                                     : init.constant);
+    }
+}
+
 void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&, const StepScalars& step) {
     const GroupScalars& s = step.groups[o.group];
     const std::vector<double> before = copy(t.master);
     for (int64_t i = 0; i < t.master.count(); ++i) {
         double w = before[size_t(i)], g = element(t.grad, i) * step.clip;
-        if (o.decoupled)
-            w -= s.learning_rate * o.weight_decay * w;
-        else
-            g += o.weight_decay * w;
+        g += o.decay * w;
+        w -= s.learning_rate * s.weight_decay * w;
         const double m = o.beta1 * element(t.exp_avg, i) + (1 - o.beta1) * g;
         const double v = o.beta2 * element(t.exp_avg_sq, i) + (1 - o.beta2) * g * g;
         const double m_hat = m / s.bias_correction1, v_hat = v / s.bias_correction2;
@@ -436,10 +448,10 @@ void scaled_sum(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b
 }
 void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& o,
              const ElementPlace&, const StepScalars& s) {
-    const double rate = s.groups[o.group].learning_rate;
+    const double rate = s.groups[o.group].learning_rate, decay = s.groups[o.group].weight_decay;
     for (int64_t i = 0; i < master.count(); ++i) {
         double w = element(master, i);
-        w = w - rate * o.weight_decay * w - rate * o.factor * element(direction, i);
+        w = w - rate * decay * w - rate * o.factor * element(direction, i);
         set_element(master, i, w);
         if (compute) set_element(compute, i, w);
     }
@@ -482,6 +494,7 @@ const Kernels& naive_kernels() {
         .add = add,
         .sum_parts = sum_parts,
         .zero = zero,
+        .draw = draw,
         .sum = nullptr,
         .sum_of_squares = nullptr,
         .finish_norm = nullptr,

@@ -3,6 +3,7 @@
 // tested in tests/golden/optim.cpp.
 #include "../../../src/optim/muon.hpp"
 
+#include "coeus/base/random.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"

@@ -195,12 +195,14 @@ TEST_CASE("messages about machine files name key, value, rule and the nearest na
                    "bytes per second] above 0, with ascending bytes"},
              Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 8\n" + from,
                    "mine.toml:5:1: overlap: sms_of_a_collective must be less than sms"},
+             Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nsms_of_a_copy = 8\n" + from,
+                   "mine.toml:5:1: overlap: sms_of_a_copy must be less than sms"},
              Wrong{head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nmemory_share = 1\n" + from,
                    "mine.toml:5:1: overlap: memory_share must be less than 1"},
              Wrong{
                  head + "[overlap]\nsms = 8\nsms_of_a_collective = 1\nserial_collectives = true\n" + from,
                  "mine.toml:7:1: unknown key overlap.serial_collectives. Known are sms, sms_of_a_collective, "
-                 "memory_share, from"},
+                 "sms_of_a_copy, memory_share, from"},
              Wrong{head + "[nccl]\nversion = 22602\n" + from,
                    "mine.toml:5:1: nccl.driver is missing: it must be a number above 0"},
              Wrong{head + "[[level]]\nname = \"node\"\nper_node = 1.0\nranks = 8\n" + from,

@@ -115,6 +115,25 @@ TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would
     CHECK(given.size() >= 5);
 }
 
+TEST_CASE(
+    "memory advice: gradients that are kept until the end of a step may be summed in each local batch") {
+    const Words sharded = {"--dry_run",
+                           "--model.flavor=debugmodel",
+                           "--training.seq_len=128",
+                           "--training.local_batch_size=1",
+                           "--training.global_batch_size=8",
+                           "--parallelism.data_parallel_shard_degree=4"},
+                once = joined(sharded, {"--parallelism.fsdp_sum_gradients=step"});
+    const Planned now = planned(once, 4), other = planned(sharded, 4);
+    REQUIRE(other.total() < now.total());
+    const std::string advice = memory_advice(now.model, now.options, now.total() - 1);
+    CHECK_THAT(advice,
+               Contains(R"(The cheapest change that fits: parallelism.fsdp_sum_gradients = "local_batch",)"));
+    check_followed(once, 4, advice, now.total() - 1);
+    for (const Alternative& way : alternatives(other.model, other.options))
+        CHECK(way.options.gather.gradients == Keep::neighbours);
+}
+
 TEST_CASE("memory advice: a setting in use is not advised") {
     const Words least =
         joined(deck, {"--activation_checkpoint.mode=full", "--parallelism.data_parallel_replicate_degree=1",

@@ -194,6 +194,12 @@ from = "x"
     // a message over the slowest link of 4 x 4 ranks: these share a node's network
     CHECK(*rates.seconds("send_receive", 1e9, {16, 4}) == Approx(1e9 / 10e9 + 1e-6 + 10e-6 + 2e-6));
     CHECK(*rates.seconds("send_receive", 1e9, {4, 4}) == Approx(1e9 / 5e9 + 10e-6 + 2e-6));
+    // copies are as fast as messages, unless the file has their own rates
+    CHECK(*rates.seconds("peer_copy", 1e6, {8, 1}) == *rates.seconds("send_receive", 1e6, {8, 1}));
+    MachineFile with_copies = machine;
+    with_copies.levels.front().bandwidth["copy"] = {{1e6, 20e9}};
+    CHECK(*Rates(with_copies).seconds("peer_copy", 1e6, {8, 1}) == Approx(1e6 / 20e9 + 1e-6));
+    CHECK(*Rates(with_copies).seconds("send_receive", 1e6, {8, 1}) == Approx(1e6 / 10e9 + 1e-6));
     const MachineFile alone = machine_with("");
     CHECK_FALSE(Rates(alone).seconds("all_gather", 1e6, {8, 1}).has_value());
     CHECK_FALSE(Rates(alone).seconds("all_gather", 1e6, {8, 8}).has_value());

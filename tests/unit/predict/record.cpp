@@ -219,10 +219,21 @@ TEST_CASE("a recording has the exchanges of tensor parallelism, on a queue of th
     CHECK(operations(r, Purpose::weights).empty());
     options.exchanges.overlap_tokens = true;
     const Recording overlapped = record_step(tiny_config(3), options);
-    const auto messages = operations(overlapped, Purpose::tensor, "send_receive");
-    REQUIRE(queues_of(overlapped, messages).size() == 1);
-    CHECK(queues_of(overlapped, messages) != QueueNumbers{0});
-    CHECK(ahead_of_waits(overlapped, messages) == std::vector<int64_t>(messages.size(), 0));
+    const auto copies = operations(overlapped, Purpose::tensor, "peer_copy");
+    REQUIRE(queues_of(overlapped, copies).size() == 1);
+    CHECK(queues_of(overlapped, copies) != QueueNumbers{0});
+    options.exchanges.copy_tokens = false;
+    const Recording sent = record_step(tiny_config(3), options);
+    CHECK(operations(sent, Purpose::tensor, "peer_copy").empty());
+    CHECK(operations(sent, Purpose::tensor, "send_receive").size() == copies.size());
+    // one product of all rows for each gradient of a weight, as without overlap
+    const auto weight_gradients = [](const Recording& recording) {
+        return std::ranges::count_if(recording.submitted, [&](const Submitted& s) {
+            return s.kind == kernel && recording.calls[s.index].variant == "tn";
+        });
+    };
+    CHECK(weight_gradients(r) > 0);
+    CHECK(weight_gradients(overlapped) == weight_gradients(r));
 }
 
 TEST_CASE("a recording has the sums of replicas") {

@@ -224,6 +224,29 @@ TEST_CASE("kernels are slower while an operation of another queue runs") {
     CHECK(played.seconds.at("kernels slowed by collectives") == Approx(2));
 }
 
+TEST_CASE("kernels beside copies only are slowed less, and copies wait for no other operation") {
+    MachineFile half = machine;
+    half.overlap =
+        MachineFile::Overlap{.sms = 4, .sms_of_a_collective = 2, .sms_of_a_copy = 1, .memory_share = 0};
+    Written step(3);
+    step.compute(1).wait(2, step.here()).collective(2, 4, Purpose::tensor, "peer_copy", axis::tp);
+    step.compute(6);
+    // 3 s of work take the 4 s of the copy
+    CHECK(step.play(overlapped, half).total == Approx(8));
+    half.overlap->sms_of_a_copy = 0;  // as a collective: 2 s of work take 4 s
+    CHECK(step.play(overlapped, half).total == Approx(9));
+    half.overlap->sms_of_a_copy = 1;
+    Written both(3);
+    both.compute(1).gather(2).wait(2, 1).collective(2, 4, Purpose::tensor, "peer_copy", axis::tp);
+    both.compute(6);
+    // 1 s of work in the 2 s of the gather, 1.5 s in the rest of the copy, and 3.5 s after it
+    for (const LaunchOrder order : {overlapped, serial}) {
+        const Played played = both.play(order, half);
+        CHECK(played.total == Approx(1 + 2 + 2 + 3.5));
+        CHECK(is(of(played, Purpose::tensor), 4, 0));
+    }
+}
+
 TEST_CASE("an operation without a rate takes no time, and is named") {
     MachineFile without = machine;
     without.levels.front().bandwidth.erase("all_gather");

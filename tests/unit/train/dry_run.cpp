@@ -328,6 +328,33 @@ TEST_CASE("dry run: a notice tells why two units are not gathered ahead") {
     CHECK(notice({}, 2).empty());
 }
 
+TEST_CASE("dry run: gradients are summed once a step if the deck says so, and their memory is planned") {
+    const auto lines = [](const Words& more, int ranks) {
+        Words words = {decks + "/llama3_debug.toml", "--dry_run", "--training.local_batch_size=1",
+                       "--training.global_batch_size=8"};
+        words.insert(words.end(), more.begin(), more.end());
+        return lines_of(words, ranks);
+    };
+    const std::string step = "--parallelism.fsdp_sum_gradients=step",
+                      local_batch = "--parallelism.fsdp_sum_gradients=local_batch";
+    const auto gradients = [&](const Words& more) {
+        return line_with(lines(more, 4), "unreduced gradients");
+    };
+    CHECK(gradients({}) == gradients({local_batch}));
+    CHECK(gradients({step}) != gradients({}));
+    const std::string stages = "--parallelism.pipeline_parallel_degree=2",
+                      whole = "--training.local_batch_size=2";
+    CHECK(gradients({stages, whole}) == gradients({stages, whole, step}));
+    CHECK(gradients({stages, whole}) != gradients({stages, whole, local_batch}));
+    const auto notice = [&](const Words& more, int ranks) {
+        return line_with(lines(more, ranks), "parallelism.fsdp_sum_gradients has no effect");
+    };
+    CHECK_THAT(notice({step}, 1), Contains("on this mesh: gradients of weights that no ranks divide"));
+    CHECK_THAT(notice({step, "--training.global_batch_size=4"}, 4), Contains("on a step of one local batch"));
+    CHECK(notice({step}, 4).empty());
+    CHECK(notice({}, 1).empty());
+}
+
 TEST_CASE("dry run: a line tells which optimizers update how many parameters, if there are several") {
     const auto line = [](const Words& more) {
         Words words = {decks + "/llama3_debug.toml", "--dry_run"};

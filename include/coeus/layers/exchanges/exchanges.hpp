@@ -8,18 +8,21 @@
 #include "coeus/layers/exchanges/context_parallel.hpp"
 #include "coeus/layers/exchanges/expert_exchange.hpp"
 #include "coeus/layers/exchanges/loss_exchange.hpp"
-#include "coeus/layers/exchanges/sequence_parallel.hpp"
+#include "coeus/layers/exchanges/overlapped_tokens.hpp"
 
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace coeus {
 
 struct ExchangeOptions {
     ContextParallel context;      ///< attention over divided sequences
     bool split_loss = true;       ///< see loss_exchange.hpp
-    bool overlap_tokens = false;  ///< see sequence_parallel.hpp
+    bool overlap_tokens = false;  ///< see overlapped_tokens.hpp
+    bool copy_tokens = true;      ///< overlapped tokens of GPUs are copied from one to the other, if possible
+    ProductTiles tiles = {};      ///< of products of overlapped tokens; the engine sets a GPU's
     double expert_capacity = 2;   ///< see ExpertCapacity
     bool expert_blocks = false;   ///< see BlocksExchange; the engine sets it, see EngineOptions
 };
@@ -31,12 +34,15 @@ public:
     enum class Pass : uint8_t { training, paired, validation };
     /// The mesh and the computation's Exec must outlive them. `streams`: how the exchanges of tokens and of
     /// experts' rows overlap with the computation.
-    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams);
+    /// `rooms`: the memory for tokens that overlap; absent: it is only measured.
+    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream::Mode streams,
+              std::optional<TokenRooms> rooms = {});
 
     Stream token_stream, expert_stream;  // end after what their work refers to
     const Communicator &tp, &cp;
     std::unique_ptr<KvExchange> kv;
-    std::unique_ptr<TokenExchange> tokens;
+    std::unique_ptr<OverlappedTokens> overlapped_tokens;  ///< null: they do not overlap
+    const TokenExchange& tokens;
     const LossExchange& loss;
     /// The first exchange is for a computation. The second is for another one, which takes turns with it.
     std::array<RoundsExchange, 2> experts;

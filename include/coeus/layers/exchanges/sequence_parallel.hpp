@@ -7,13 +7,13 @@
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
-#include "coeus/device/stream.hpp"
 #include "coeus/layers/context.hpp"
-
-#include <memory>
 
 namespace coeus {
 
+/// Memory [T, D] for the rows of all ranks, with their scales if x [T/P, D] is in 8 bits: those of rows are
+/// gathered, the others are the same on all ranks.
+Tensor room_for_all(Ctx& c, Arena& arena, Tensor x);
 /// [T/P, D] -> [T, D] in temp; x itself with one rank.
 Tensor gather_tokens(Ctx& c, Tensor x);
 /// Sums `parts` [T, D] over all ranks and writes this rank's rows to y [T/P, D]. With one rank, parts must be
@@ -26,36 +26,27 @@ class TokenExchange {
 public:
     /// Called with some of the T rows; `first` is the number of the first of them.
     using EachRows = FunctionRef<void(Tensor rows, int64_t first)>;
+    using Work = FunctionRef<void()>;
 
     virtual ~TokenExchange() = default;
-    /// [T/P, D] -> [T, D] in temp; x itself with one rank. Calls each(rows, first) for parts of the result as
-    /// soon as they have arrived; together they are all T rows.
-    virtual Tensor gather(Ctx& c, Tensor x, EachRows each) const = 0;
+    /// Gathers x [T/P, D] for products with `columns` columns: calls each(rows, first) for parts of the T
+    /// rows as soon as they have arrived; together they are all. Rows are valid during the call.
+    virtual void gather_parts(Ctx& c, Tensor x, int64_t columns, EachRows each) const = 0;
+    /// The same, and returns all rows [T, D]; x itself with one rank. They are valid until the next gather
+    /// begins, or until the caller's temporaries end.
+    virtual Tensor gather(Ctx& c, Tensor x, int64_t columns, EachRows each) const = 0;
+    /// Returns all rows: of the gather of x that begin_gather() has begun, or of one that begins now.
+    virtual Tensor gather(Ctx& c, Tensor x) const = 0;
+    /// Begins to gather x, if that can be done while something else is computed. Until gather(c, x) ends it,
+    /// x must not change, and no other gather may begin.
+    virtual void begin_gather(Ctx& c, Tensor x) const = 0;
     /// Calls compute(rows, first) to fill parts of T rows on each rank. y [T/P, D] gets this rank's rows of
-    /// the sum over all ranks.
-    virtual void scatter(Ctx& c, Tensor y, EachRows compute) const = 0;
+    /// the sum over all ranks. Calls meanwhile() while the last rows may be on their way; it may end a gather
+    /// that has begun, but begin no exchange.
+    virtual void scatter(
+        Ctx& c, Tensor y, EachRows compute, Work meanwhile = [] {}) const = 0;
 };
 
 // whole_tokens(), declared in context.hpp: one collective and one part.
-
-/// Exchanges P parts: each pair of ranks exchanges its rows by a message of its own, on a stream
-/// (asynchronous tensor parallelism; Wang et al. 2023, Overlap Communication with Dependent Computation via
-/// Decomposition). Sums are taken in rank order, as in one collective.
-class OverlappedTokens : public TokenExchange {
-public:
-    /// Both must outlive it. The stream does the exchanges in the order of the calls.
-    OverlappedTokens(const Communicator& tp, Stream& stream);
-    ~OverlappedTokens() override;
-    Tensor gather(Ctx& c, Tensor x, EachRows each) const override;
-    void scatter(Ctx& c, Tensor y, EachRows compute) const override;
-
-private:
-    class Messages;
-    std::unique_ptr<Messages> messages_;
-};
-
-/// The exchange for the ranks of `tp`; `overlapped` has no effect for a rank alone. Both references must
-/// outlive it.
-std::unique_ptr<TokenExchange> make_token_exchange(bool overlapped, const Communicator& tp, Stream& stream);
 
 }  // namespace coeus

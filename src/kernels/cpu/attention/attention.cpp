@@ -168,25 +168,9 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
     }
 }
 
-}  // namespace
-
-void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                    const AttentionShape& s) {
-    check_attention(q, k, v, lse, document_start, s);
-    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
-            "attention: the output does not have the shape given");
-    dispatch(q.dtype, [&]<class T>(T) {
-        dispatch_out<T>(out.dtype,
-                        [&]<class O>(O) { all_groups<O, T>(exec, out, lse, q, k, v, document_start, s); });
-    });
-}
-
 // With l = log(e^a + e^b) for the two lse a and b: out = e^(a - l) out + e^(b - l) other (Liu et al. 2023,
 // Ring Attention).
-void Cpu::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
-    require(out.shape == other_out.shape && lse.shape == other_lse.shape && lse.cols() == out.rows() &&
-                lse.dense() && other_lse.dense(),
-            "attention: partial results differ in shape");
+void merge(Exec& exec, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
     const int64_t heads = lse.rows(), head_dim = out.cols() / std::max<int64_t>(1, heads);
     dispatch(out.dtype, [&]<class A>(A) {
         if constexpr (std::is_same_v<A, bf16>) {
@@ -208,6 +192,28 @@ void Cpu::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor other_out, 
             });
         }
     });
+}
+
+}  // namespace
+
+void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                    const AttentionShape& s) {
+    check_attention(q, k, v, lse, document_start, s);
+    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
+            "attention: the output does not have the shape given");
+    dispatch(q.dtype, [&]<class T>(T) {
+        dispatch_out<T>(out.dtype,
+                        [&]<class O>(O) { all_groups<O, T>(exec, out, lse, q, k, v, document_start, s); });
+    });
+}
+
+void Cpu::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                          Tensor document_start, const AttentionShape& s) {
+    const Scope scope(exec.workspace);
+    const Tensor other = exec.workspace.alloc(out.dtype, out.shape),
+                 other_lse = exec.workspace.alloc(lse.dtype, lse.shape);
+    attention(exec, other, other_lse, q, k, v, document_start, s);
+    merge(exec, out, lse, other, other_lse);
 }
 
 }  // namespace coeus::cpu

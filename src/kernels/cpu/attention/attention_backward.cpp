@@ -94,21 +94,11 @@ void gradient_tile(const BackwardScratch<T>& c, Acc<T> factor, const QueryTile* 
     }
 }
 
-/// Writes the rows of a tile to a gradient, or adds them.
-template <class O>
-void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows, int64_t cols, Acc<O> factor,
-              bool accumulate) {
-    if (accumulate)
-        add_tile(to, to_ld, tile, ld, rows, cols, factor);
-    else
-        store_tile(to, to_ld, tile, ld, rows, cols, factor);
-}
-
 /// Processes one tile of queries of one head against all keys that it sees.
 template <class Q, class T>
 void query_tile(const AttentionShape& s, const BackwardScratch<T>& c, const QueryTile& tile, HeadRows<Q> dq,
                 HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q,
-                bool accumulate) {
+                bool add_to_dq) {
     using A = Acc<T>;
     constexpr int64_t elements = Depth<T>::elements;
     const int64_t width = c.width, words = c.words, head_words = div_ceil(s.head_dim, elements),
@@ -146,12 +136,15 @@ void query_tile(const AttentionShape& s, const BackwardScratch<T>& c, const Quer
         tile_product<true>(c.dqueries, width, c.ds_pairs, tile_side, down, width, tile_side, width,
                            tile_side / elements, true);
     }
-    put_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale), accumulate);
+    if (add_to_dq)
+        add_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale));
+    else
+        store_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale));
 }
 
 template <class Q, class K, class T>
 void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-               Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
+               Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool add_to_dq) {
     using A = Acc<T>;
     const Scope scope(exec.workspace);
     const int64_t per_thread = workspace::attention_backward_per_thread(q.dtype, s);
@@ -179,10 +172,10 @@ void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor 
                 query_tile<Q, T>(s, c, QueryTile(first, std::min(tile_side, s.sequence - first), s, starts),
                                  {dq, s, sequence, head * d}, {dout, s, sequence, head * e},
                                  {out, s, sequence, head * e}, lse.row<const A>(head) + sequence * s.sequence,
-                                 {q, s, sequence, head * d}, accumulate);
+                                 {q, s, sequence, head * d}, add_to_dq);
         const HeadRows<K> dkey_rows(dk, s, sequence, kv_head * d), dvalue_rows(dv, s, sequence, kv_head * e);
-        put_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, c.width, keys, d, A(s.scale), accumulate);
-        put_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, c.value_width, keys, e, A(1), accumulate);
+        store_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, c.width, keys, d, A(s.scale));
+        store_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, c.value_width, keys, e, A(1));
     }
 }
 
@@ -190,14 +183,14 @@ void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor 
 
 void Cpu::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                              Tensor q, Tensor k, Tensor v, Tensor document_start, const AttentionShape& s,
-                             bool accumulate) {
+                             bool add_to_dq) {
     check_attention(q, k, v, lse, document_start, s);
     check_attention(dq, dk, dv, lse, document_start, s);
     require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
             dispatch_out<T>(dk.dtype, [&]<class K>(K) {
-                all_heads<Q, K, T>(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, accumulate);
+                all_heads<Q, K, T>(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, add_to_dq);
             });
         });
     });

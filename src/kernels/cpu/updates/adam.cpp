@@ -24,7 +24,7 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
         const auto factors = adam_factors<Acc<T>>(options, scalars);
         const auto update = [&]<class C, class G>(C* compute, G) {
             with_lane(weights, [&](const auto& lane) {
-                for_parts_with_bits<T>(
+                for_parts_with_bits<std::is_same_v<T, bf16>>(
                     exec, count, place, random, [&](int64_t i, int64_t n, const uint64_t* bits) {
                         adam_row(lane, t.master.as<T>() + i, t.exp_avg.as<M>() + i, t.exp_avg_sq.as<M>() + i,
                                  t.grad.as<const G>() + i, compute ? compute + i : nullptr, n, factors,

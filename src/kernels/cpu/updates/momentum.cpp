@@ -63,7 +63,7 @@ void Cpu::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, c
         const auto* d = direction.as<const Acc<T>>();
         const auto update = [&]<class C>(C* copy) {
             with_lane(weights, [&](const auto& lane) {
-                for_parts_with_bits<T>(
+                for_parts_with_bits<std::is_same_v<T, bf16>>(
                     exec, count, place, random, [&](int64_t first, int64_t n, const uint64_t* bits) {
                         descent_row(lane, master.as<T>() + first, d + first, copy ? copy + first : nullptr, n,
                                     factors, [=](int64_t) { return [=](int64_t j) { return bits[j]; }; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random bits for stochastic rounding, in kernels that update weights.
+// Random bits of elements of a parameter, for initial values and stochastic rounding.
 #pragma once
 
 #include "../cpu.hpp"
@@ -27,21 +27,25 @@ inline void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first,
     if (done < count) out[done] = random.u64(first + uint64_t(done));
 }
 
-/// Calls f(first, n, bits) for parts [first, first + n) of `count` elements of type T; the threads share the
-/// parts. bits[j] belong to element first + j; they are drawn only if T is bf16.
-template <class T, class F>
+/// Calls f(first, n, bits) for parts [first, first + n) of `count` elements; the threads share the parts.
+/// bits[j] belong to element first + j; they are drawn only if `draws`.
+template <bool draws, class F>
 void for_parts_with_bits(const Exec& exec, int64_t count, const ElementPlace& place,
                          const RandomStream& random, F&& f) {
     const int64_t run = place.run > 0 ? place.run : std::max<int64_t>(1, count);
     parallel_blocks(exec, count, int64_t(1) << 14, [&](int64_t, int64_t first, int64_t last) {
         uint64_t random_bits[bits_at_a_time];
+        uint64_t row_begin = place.first_index + uint64_t(first / run) * place.stride;
+        int64_t col = first % run;
         for (int64_t i = first, n; i < last; i += n) {
-            n = last - i;
-            if (std::is_same_v<T, bf16>) {
-                const int64_t row = i / run, col = i % run;
-                n = std::min({n, bits_at_a_time, run - col});
-                fill_bits(random_bits, random,
-                          place.first_index + uint64_t(row) * place.stride + uint64_t(col), n);
+            n = draws ? std::min(last - i, bits_at_a_time) : last - i;
+            for (int64_t done = 0, some; draws && done < n; done += some) {
+                some = std::min(n - done, run - col);
+                fill_bits(random_bits + done, random, row_begin + uint64_t(col), some);
+                col += some;
+                if (col < run) continue;
+                col = 0;
+                row_begin += place.stride;
             }
             f(i, n, random_bits);
         }

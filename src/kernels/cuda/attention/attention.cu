@@ -111,17 +111,8 @@ __global__ void merge_attention_kernel(float* out, float* lse, const float* othe
     if (team.first()) lse[head * tokens + t] = sum;
 }
 
-}  // namespace
-
-void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                     const AttentionShape& s) {
-    check_attention(q, k, v, lse, s);
-    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
-            "attention: the output does not have the shape given");
-    const Scope scope(exec.workspace);
-    const Tensor workspace =
-        exec.workspace.alloc(Dtype::u8, {workspace::attention(exec, out, q, document_start, s)});
-    if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, workspace)) return;
+void own_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                   const AttentionShape& s) {
     if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
         return attention_mma(exec, out, lse, q, k, v, document_start, s);
     dispatch(q.dtype, [&]<class T>(T) {
@@ -137,15 +128,32 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     });
 }
 
-void Cuda::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
-    require(out.shape == other_out.shape && lse.shape == other_lse.shape && lse.cols() == out.rows() &&
-                lse.dense() && other_lse.dense(),
-            "attention: partial results differ in shape");
-    const int64_t heads = lse.rows(), head_dim = out.cols() / std::max<int64_t>(1, heads);
+}  // namespace
+
+void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                     const AttentionShape& s) {
+    check_attention(q, k, v, lse, s);
+    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
+            "attention: the output does not have the shape given");
+    if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, false)) return;
+    own_attention(exec, out, lse, q, k, v, document_start, s);
+}
+
+void Cuda::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                           Tensor document_start, const AttentionShape& s) {
+    check_attention(q, k, v, lse, s);
+    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width() && out.dtype == Dtype::f32,
+            "attention: what is merged does not have the shape given or is not in float32");
+    if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, true)) return;
+    const Scope scope(exec.workspace);
+    const Tensor other = exec.workspace.alloc(Dtype::f32, {out.rows(), out.cols()}),
+                 other_lse = exec.workspace.alloc(Dtype::f32, lse.shape);
+    own_attention(exec, other, other_lse, q, k, v, document_start, s);
     constexpr int threads = 128;
-    launch(exec, "merge_attention", {blocks_for(div_ceil(out.rows() * heads, threads / warp_size)), threads},
-           merge_attention_kernel, out.as<float>(), lse.as<float>(), other_out.as<const float>(),
-           other_lse.as<const float>(), out.rows(), heads, head_dim, out.ld, other_out.ld);
+    launch(exec, "merge_attention",
+           {blocks_for(div_ceil(out.rows() * s.heads, threads / warp_size)), threads}, merge_attention_kernel,
+           out.as<float>(), lse.as<float>(), other.as<const float>(), other_lse.as<const float>(), out.rows(),
+           s.heads, s.value_width(), out.ld, other.ld);
 }
 
 }  // namespace coeus::cuda

@@ -155,7 +155,7 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
 
 template <class Q, class K, class T>
 void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, const Statistics& statistics,
-                   Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
+                   Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool add_to_dq) {
     dispatch_columns(s, [&]<int columns>(std::integral_constant<int, columns>) {
         const auto grid = [&](int64_t rows, int64_t heads, int squares) {
             return Grid{attention_blocks(rows, tile_side(columns), heads, s), attention_threads(columns),
@@ -164,11 +164,11 @@ void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, con
         launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 1),
                query_gradients_kernel<Q, T, columns>, heads_of<Q>(dq, s), heads_of<const T>(dout, s),
                statistics, heads_of<const T>(q, s), heads_of<const T>(k, s), heads_of<const T>(v, s), s,
-               accumulate);
+               add_to_dq);
         launch(exec, "attention_key_gradients", grid(s.keys().count, s.kv_heads, 2),
                key_gradients_kernel<K, T, columns>, heads_of<K>(dk, s), heads_of<K>(dv, s),
                heads_of<const T>(dout, s), statistics, heads_of<const T>(q, s), heads_of<const T>(k, s),
-               heads_of<const T>(v, s), s, accumulate);
+               heads_of<const T>(v, s), s, false);
     });
 }
 
@@ -176,17 +176,17 @@ void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, con
 
 void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                               Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                              const AttentionShape& s, bool accumulate) {
+                              const AttentionShape& s, bool add_to_dq) {
     check_attention(q, k, v, lse, s);
     require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
-    if (attention_backward_cudnn(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, accumulate))
+    if (attention_backward_cudnn(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, add_to_dq))
         return;
     const Scope scope(exec.workspace);
     const int64_t pairs = s.batch * s.sequence * s.heads;
     const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});
     // dq may be the memory of q, which the gradients of the keys still need, so it is computed in the
     // workspace
-    const Tensor waiting = accumulate ? dq : exec.workspace.alloc(dq.dtype, {dq.rows(), dq.cols()});
+    const Tensor waiting = add_to_dq ? dq : exec.workspace.alloc(dq.dtype, {dq.rows(), dq.cols()});
     constexpr int threads = 128;
     dispatch(q.dtype, [&]<class T>(T) {
         launch(exec, "attention_delta", {blocks_for(div_ceil(pairs, threads / warp_size)), threads},
@@ -195,14 +195,14 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
                                        documents_of(document_start, s)};
         if (tensor_cores_fit(q.dtype, s, {waiting, dk, dv, dout, q, k, v}))
             return (wgmma_computes(exec, s) ? attention_backward_wgmma : attention_backward_mma)(
-                exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
+                exec, waiting, dk, dv, dout, statistics, q, k, v, s, add_to_dq);
         dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
             dispatch_out<T>(dk.dtype, [&]<class K>(K) {
-                all_gradients<Q, K, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
+                all_gradients<Q, K, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, add_to_dq);
             });
         });
     });
-    if (!accumulate) cast(exec, dq, waiting);
+    if (!add_to_dq) cast(exec, dq, waiting);
 }
 
 }  // namespace coeus::cuda

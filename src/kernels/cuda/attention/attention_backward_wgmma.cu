@@ -100,7 +100,8 @@ struct BlockMemory {
     using Second = PanelTile<tile_rows, Widths::values>;
     static constexpr int rows = tile_rows, own_elements = OwnFirst::elements + OwnSecond::elements,
                          elements = First::elements + Second::elements;
-    /// Bytes of a place with its barriers, and of the block's own rows with theirs, and what first_panel() skips.
+    /// Bytes of a place with its barriers, and of the block's own rows with theirs, and what first_panel()
+    /// skips.
     static constexpr int64_t place_bytes = elements * int64_t(sizeof(bf16)) +
                                            2 * tile_rows * int64_t(sizeof(float)) +
                                            2 * int64_t(sizeof(Barrier)),
@@ -213,7 +214,7 @@ struct Operands {
 template <class O, class Widths>
 __global__ void __launch_bounds__(all_threads, 1)
     query_gradients_wgmma_kernel(Heads<O> dq, const __grid_constant__ Operands operands,
-                                 Statistics statistics, AttentionShape s, bool accumulate) {
+                                 Statistics statistics, AttentionShape s, bool add_to_dq) {
     constexpr int rows = passing_keys<Widths>;
     using Memory = BlockMemory<Widths, rows>;
     const int64_t head = block_head(), sequence = block_sequence(), kv_head = head / (s.heads / s.kv_heads);
@@ -296,13 +297,13 @@ __global__ void __launch_bounds__(all_threads, 1)
     for (int half = 0; half < 2; ++half)
         if (const int row = warp_query + half * 8 + Lane().row; row < s.sequence)
             put_sums(dq.of(sequence, head, Widths::keys).row(row), sums, half, float(s.scale), Widths::keys,
-                     accumulate);
+                     add_to_dq);
 }
 
 template <class O, class Widths>
 __global__ void __launch_bounds__(all_threads, 1)
     key_gradients_wgmma_kernel(Heads<O> dk, Heads<O> dv, const __grid_constant__ Operands operands,
-                               Statistics statistics, AttentionShape s, bool accumulate) {
+                               Statistics statistics, AttentionShape s) {
     constexpr int rows = passing_queries<Widths>;
     using Memory = BlockMemory<Widths, rows>;
     const int64_t kv_head = block_head(), sequence = block_sequence(), group = s.heads / s.kv_heads;
@@ -437,9 +438,9 @@ __global__ void __launch_bounds__(all_threads, 1)
     for (int half = 0; half < 2; ++half)
         if (const int key = warp_key + half * 8 + Lane().row; key < keys) {
             put_sums(dk.of(sequence, kv_head, Widths::keys).row(key), dk_sums, half, float(s.scale),
-                     Widths::keys, accumulate);
+                     Widths::keys, false);
             put_sums(dv.of(sequence, kv_head, Widths::values).row(key), dv_sums, half, 1.0f, Widths::values,
-                     accumulate);
+                     false);
         }
 }
 
@@ -455,7 +456,7 @@ void dispatch_wgmma_width(const AttentionShape& s, F&& f) {
 
 void attention_backward_wgmma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                               const Statistics& statistics, Tensor q, Tensor k, Tensor v,
-                              const AttentionShape& s, bool accumulate) {
+                              const AttentionShape& s, bool add_to_dq) {
     const auto launch_for = [&]<class Q, class K, class Widths>(Q, K, Widths) {
         constexpr int key_rows = passing_keys<Widths>, query_rows = passing_queries<Widths>;
         const auto grid = [&](int64_t rows, int64_t heads, int64_t bytes) {
@@ -468,11 +469,11 @@ void attention_backward_wgmma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
         launch(exec, "attention_query_gradients_wgmma",
                grid(s.sequence, s.heads, BlockMemory<Widths, key_rows>::bytes),
                query_gradients_wgmma_kernel<Q, Widths>, heads_of<Q>(dq, s), boxes(block_rows, key_rows),
-               statistics, s, accumulate);
+               statistics, s, add_to_dq);
         launch(exec, "attention_key_gradients_wgmma",
                grid(s.keys().count, s.kv_heads, BlockMemory<Widths, query_rows>::bytes),
                key_gradients_wgmma_kernel<K, Widths>, heads_of<K>(dk, s), heads_of<K>(dv, s),
-               boxes(query_rows, block_rows), statistics, s, accumulate);
+               boxes(query_rows, block_rows), statistics, s);
     };
     dispatch_out<bf16>(dq.dtype, [&](auto of_queries) {
         dispatch_out<bf16>(dk.dtype, [&](auto of_keys) {

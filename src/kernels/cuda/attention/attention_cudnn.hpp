@@ -6,14 +6,14 @@
 
 namespace coeus::cuda {
 
-/// Like Cuda::attention, with workspace::attention bytes of workspace. Returns false and does nothing if the
-/// Exec does not use cuDNN or cuDNN does not support the call.
+/// Like Cuda::attention or, with `merge`, Cuda::merge_attention. Returns false and does nothing if the Exec
+/// does not use cuDNN or cuDNN does not support the call.
 bool attention_cudnn(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                     const AttentionShape& s, Tensor workspace);
+                     const AttentionShape& s, bool merge);
 /// Like Cuda::attention_backward. Returns false and does nothing if the Exec does not use cuDNN or cuDNN does
 /// not support the call.
 bool attention_backward_cudnn(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                               Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                              const AttentionShape& s, bool accumulate);
+                              const AttentionShape& s, bool add_to_dq);
 
 }  // namespace coeus::cuda

@@ -35,7 +35,7 @@ void attention_mma(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tenso
 /// Like Cuda::attention_backward; requires tensor_cores_fit, and dq must not be the memory of q.
 void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
-                            const AttentionShape& s, bool accumulate);
+                            const AttentionShape& s, bool add_to_dq);
 
 /// Calls f with the narrowest HeadWidths that hold a head.
 template <class F>

@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(mma_threads)
 
 void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
-                            const AttentionShape& s, bool accumulate) {
+                            const AttentionShape& s, bool add_to_dq) {
     const auto launch_for = [&]<class Q, class K, class Widths>(Q, K, Widths) {
         static_assert(QueryBlocks<Widths>::bytes <= most_shared_bytes &&
                       key_block_bytes<Widths>() <= most_shared_bytes);
@@ -290,12 +290,12 @@ void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor 
                mma_grid(s.sequence, QueryBlocks<Widths>::rows, s.heads, s, QueryBlocks<Widths>::bytes),
                query_gradients_mma_kernel<Q, Widths>, heads_of<Q>(dq, s), heads_of<const bf16>(dout, s),
                statistics, heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
-               s, accumulate);
+               s, add_to_dq);
         launch(exec, "attention_key_gradients_mma",
                mma_grid(s.keys().count, block_keys_of<Widths>(), s.kv_heads, s, key_block_bytes<Widths>()),
                key_gradients_mma_kernel<K, Widths>, heads_of<K>(dk, s), heads_of<K>(dv, s),
                heads_of<const bf16>(dout, s), statistics, heads_of<const bf16>(q, s),
-               heads_of<const bf16>(k, s), heads_of<const bf16>(v, s), s, accumulate);
+               heads_of<const bf16>(k, s), heads_of<const bf16>(v, s), s, false);
     };
     dispatch_out<bf16>(dq.dtype, [&](auto of_queries) {
         dispatch_out<bf16>(dk.dtype, [&](auto of_keys) {

@@ -21,6 +21,6 @@ bool wgmma_computes(Exec& exec, const AttentionShape& s);
 /// the memory of q.
 void attention_backward_wgmma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                               const Statistics& statistics, Tensor q, Tensor k, Tensor v,
-                              const AttentionShape& s, bool accumulate);
+                              const AttentionShape& s, bool add_to_dq);
 
 }  // namespace coeus::cuda

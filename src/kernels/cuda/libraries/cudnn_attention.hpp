@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention as graphs of cuDNN, which has kernels for all of a graph. Between the forward and the
+// Attention as graphs of cuDNN, which has kernels for all of a graph. Between the forward and the
 // backward, both cuDNN's kernels and our own keep the same: the natural logarithm of the sum of exp of the
 // scores. So either may follow the other.
 #pragma once
@@ -8,27 +8,28 @@
 #include "cudnn_graph.hpp"
 
 #include <optional>
+#include <string>
 
 namespace coeus::cuda {
 
-/// True if cuDNN is used for this attention: bfloat16, whole sequences under the causal mask only, keys as
-/// wide as values, and heads of whole pieces of 16 bytes that are at most 256 wide.
-inline bool cudnn_fits(const Tensor& out, const Tensor& q, const Tensor& document_start,
-                       const AttentionShape& s) {
-    const auto is_whole = [&](const SequencePart& part) { return part == SequencePart{s.sequence}; };
-    return q.dtype == Dtype::bf16 && out.dtype == Dtype::bf16 && !hides_early_keys(s, bool(document_start)) &&
-           is_whole(s.queries()) && is_whole(s.keys()) && s.value_width() == s.head_dim &&
-           s.head_dim % 8 == 0 && s.head_dim <= 256;
-}
+/// Why cuDNN is not used for an attention, in words; empty if it is: for bfloat16, scores in blocks that lie
+/// at multiples of 8 tokens (score_blocks.hpp), no other mask than the causal one, keys as wide as values,
+/// and heads of whole pieces of 16 bytes that are at most 256 wide. Results may have any type.
+std::string why_not_cudnn(const Tensor& q, const Tensor& document_start, const AttentionShape& s);
+/// True if cuDNN is used for this attention.
+bool cudnn_fits(const Tensor& q, const Tensor& document_start, const AttentionShape& s);
 
-/// The sizes, and the distances in elements from one row of an operand to the next.
+/// The sizes of a block of scores. The distances in elements from one row of an operand to the next, and in
+/// rows from one sequence to the next: of q, of k and v, and of out and lse.
 struct CudnnAttentionShape {
-    int64_t batch, sequence, heads, kv_heads, head_dim;
+    int64_t batch, queries, keys, heads, kv_heads, head_dim;
+    int64_t q_rows, k_rows, out_rows;
     int64_t ld_out, ld_q, ld_k, ld_v;
+    bool causal;
     auto operator<=>(const CudnnAttentionShape&) const = default;
 };
 
-/// The graph of out = softmax(scale q k^T, causal) v and of lse.
+/// The graph of out = softmax(scale q k^T) v and of lse, with a causal mask or none.
 class CudnnAttentionGraph : public CudnnGraph {
 public:
     /// SystemError if cuDNN does not support the graph. If `handle` is null, configurations() needs device
@@ -52,6 +53,7 @@ public:
 private:
     CudnnAttentionGraph graph_;
     CudnnPlan plan_;
+    bool causal_;
 };
 
 /// The part of a batch whose gradients are computed together: so many sequences, and so many key/value heads
@@ -61,31 +63,33 @@ struct CudnnBackwardPart {
     bool operator==(const CudnnBackwardPart&) const = default;
 };
 
-/// The memory that the gradients of a part need, in bytes.
+/// The memory that the gradients of a part need, in bytes, for all blocks of scores.
 struct CudnnBackwardBytes {
     int64_t delta;       ///< float32, one for each query and head
     int64_t sums;        ///< float32 sums of dq; 0 if the kernel is deterministic
-    int64_t dq, dk, dv;  ///< kept here, since cuDNN cannot write over q, k and v
+    int64_t dq, dk, dv;  ///< of each block: added later, and cuDNN cannot write over q, k and v
     int64_t library;     ///< the most that cuDNN's kernels ask for
     int64_t total() const;
 };
+/// Requires score_blocks(s).
 CudnnBackwardBytes backward_bytes(const CudnnBackwardPart& part, const AttentionShape& s, bool deterministic);
 
 /// The part that cuDNN computes at once: no larger than needed to keep a GPU busy, and with a workspace of at
 /// most processor.cudnn_bytes. Returns nothing without such a part: then our own kernels compute.
 std::optional<CudnnBackwardPart> backward_part(const Processor& processor, const AttentionShape& s);
 
-/// True if cuDNN is used for these gradients: as cudnn_fits, gradients in bfloat16 that are overwritten, more
-/// than one token, a width that cuDNN's backward knows, and a part that fits into the workspace.
-bool cudnn_backward_fits(const Processor& processor, std::initializer_list<Tensor> gradients,
-                         const Tensor& out, const Tensor& q, const Tensor& document_start,
-                         const AttentionShape& s, bool accumulate);
+/// True if cuDNN is used for these gradients: as cudnn_fits, more than one token, a width that cuDNN's
+/// backward knows, and a part that fits into the workspace. The gradients may have any type.
+bool cudnn_backward_fits(const Processor& processor, const Tensor& q, const Tensor& document_start,
+                         const AttentionShape& s);
 
-/// The sizes of a part; `tokens`: those of the whole batch, which are between the statistics of two heads.
+/// The sizes of a part of a block of scores, as in CudnnAttentionShape; `tokens`: those of the whole batch,
+/// which are between the statistics of two heads.
 struct CudnnBackwardShape {
-    int64_t batch, sequence, heads, kv_heads, head_dim, tokens;
+    int64_t batch, queries, keys, heads, kv_heads, head_dim;
+    int64_t q_rows, k_rows, tokens;
     int64_t ld_dout, ld_out, ld_q, ld_k, ld_v;
-    bool deterministic;
+    bool causal, deterministic;
     auto operator<=>(const CudnnBackwardShape&) const = default;
 };
 
@@ -118,10 +122,11 @@ public:
 private:
     CudnnBackwardGraph graph_;
     CudnnPlan plan_;
-    bool deterministic_;
+    bool causal_, deterministic_;
 };
 
-/// Why this version of cuDNN should not compute the backward of sequences of this length; empty: it may.
-std::string wrong_version_for_backward(size_t version, int64_t sequence);
+/// Why this version of cuDNN should not compute the backward of so many tokens, queries or keys; empty: it
+/// may.
+std::string wrong_version_for_backward(size_t version, int64_t tokens);
 
 }  // namespace coeus::cuda

@@ -91,6 +91,17 @@ const CudnnDescriptor& CudnnGraph::index(const CudnnDescriptor& x, int64_t axis,
     return y;
 }
 
+const CudnnDescriptor& CudnnGraph::lower_triangle(const CudnnDescriptor& x, const Dimensions& dimensions,
+                                                  const CudnnDescriptor& otherwise) {
+    using cudnn::Pointwise;
+    const CudnnDescriptor &row = index(x, 2, inside(DataType::int32, dimensions)),
+                          &column = index(x, 3, inside(DataType::int32, dimensions));
+    const CudnnDescriptor& is_below = pointwise(Pointwise::not_less, DataType::boolean,
+                                                inside(DataType::boolean, dimensions), row, &column);
+    return pointwise(Pointwise::select, DataType::float32, inside(DataType::float32, dimensions), x,
+                     &otherwise, &is_below);
+}
+
 const CudnnDescriptor& CudnnGraph::reshape(const CudnnDescriptor& x, const CudnnDescriptor& y) {
     CudnnDescriptor operation(library_, Kind::operation_reshape);
     operation.set(Attribute::operation_reshape_x, x).set(Attribute::operation_reshape_y, y);

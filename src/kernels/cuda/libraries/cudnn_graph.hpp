@@ -95,6 +95,10 @@ protected:
                                      const CudnnDescriptor* b = nullptr, const CudnnDescriptor* t = nullptr);
     /// y = the number of each row (axis 2) or column (axis 3) of x.
     const CudnnDescriptor& index(const CudnnDescriptor& x, int64_t axis, const CudnnDescriptor& y);
+    /// The causal mask: float32 x [dimensions] where the number of the row is at least that of the column,
+    /// else the number `otherwise`.
+    const CudnnDescriptor& lower_triangle(const CudnnDescriptor& x, const Dimensions& dimensions,
+                                          const CudnnDescriptor& otherwise);
     /// y = x with rounded elements, or with rows and columns exchanged, as y's type and strides say.
     const CudnnDescriptor& reshape(const CudnnDescriptor& x, const CudnnDescriptor& y);
     /// Completes the graph, for the GPU of the handle if that is not null. SystemError if cuDNN does not

@@ -42,8 +42,8 @@ public:
     }
     template <class C, class F, class In, class T, class... More>
     __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
-        const auto change = [&](int64_t first) {
-            return [&, g = f(first)](int64_t j, Acc<In> input, T& changed, More&... others) {
+        const auto change = [&](int64_t first, auto together) {
+            return [&, g = f(first, together)](int64_t j, Acc<In> input, T& changed, auto&... others) {
                 g(j, input, changed, others...);
                 if (copy)
                     noted<C>(largest_.first, load(changed));
@@ -77,8 +77,8 @@ template <class Team, bool with_largest>
 using MaybeWithLargest = std::conditional_t<with_largest, WithLargest<Team>, Team>;
 
 /// The threads of the whole grid.
-template <bool with_largest>
-__device__ MaybeWithLargest<Threads, with_largest> whole_grid() {
+template <bool with_largest, class Team = Threads>
+__device__ MaybeWithLargest<Team, with_largest> whole_grid() {
     return {int64_t(blockIdx.x) * blockDim.x + threadIdx.x, int64_t(gridDim.x) * blockDim.x};
 }
 

@@ -49,9 +49,20 @@ constexpr int pack_count() {
     ((largest = sizeof(T) > largest ? sizeof(T) : largest), ...);
     return int(16 / largest);
 }
+/// The largest number of elements of which each operand has whole pieces of 16 bytes.
+template <class... T>
+constexpr int whole_count() {
+    size_t smallest = 16;
+    ((smallest = sizeof(T) < smallest ? sizeof(T) : smallest), ...);
+    return int(16 / smallest);
+}
 template <int count, class T>
 __device__ bool is_aligned(const T* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % (sizeof(T) * count) == 0;
+}
+template <class... T>
+__device__ bool are_in_pieces_of_16(const T*... pointers) {
+    return (reinterpret_cast<uintptr_t>(pointers) | ...) % 16 == 0;
 }
 template <int count, class T>
 __device__ Pack<T, count> load_pack(const T* from) {
@@ -73,6 +84,49 @@ __device__ void store_pack_at_once(T* to, const Pack<T, count>& pack) {
 #else
     store_pack<count>(to, pack);
 #endif
+}
+
+/// Loads and stores of elements that no block uses again, by instructions of 16 bytes each: they do not
+/// displace what is in the caches. The address is a multiple of 16 bytes.
+template <int count, class T>
+__device__ Pack<T, count> load_once(const T* from) {
+    constexpr int width = int(16 / sizeof(T)), pieces = count / width;
+    static_assert(count % width == 0);
+    struct Pieces {
+        Pack<T, width> of[pieces];
+    } all;
+    COEUS_UNROLL
+    for (int i = 0; i < pieces; ++i) {
+#ifdef __CUDACC__
+        uint4 words;  // volatile: in the order in which they are written, before what uses them
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                     : "l"(__cvta_generic_to_global(from + i * width)));
+        all.of[i] = std::bit_cast<Pack<T, width>>(words);
+#else
+        all.of[i] = load_pack<width>(from + i * width);
+#endif
+    }
+    Pack<T, count> pack;
+    COEUS_UNROLL
+    for (int i = 0; i < count; ++i) pack.values[i] = all.of[i / width].values[i % width];
+    return pack;
+}
+template <int count, class T>
+__device__ void store_once(T* to, const Pack<T, count>& pack) {
+    constexpr int width = int(16 / sizeof(T));
+    static_assert(count % width == 0);
+    COEUS_UNROLL
+    for (int i = 0; i < count; i += width) {
+        Pack<T, width> piece;
+        COEUS_UNROLL
+        for (int e = 0; e < width; ++e) piece.values[e] = pack.values[i + e];
+#ifdef __CUDACC__
+        __stcs(reinterpret_cast<uint4*>(to + i), std::bit_cast<uint4>(piece));
+#else
+        store_pack<width>(to + i, piece);
+#endif
+    }
 }
 
 template <class A>
@@ -136,8 +190,11 @@ public:
         int64_t packed = 0;
         if (is_aligned<size>(first) && is_aligned<size>(second) && (is_aligned<size>(in) && ...)) {
             packed = n / size * size;
-            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
-                map_pack_two(first + j, second + j, f, load_pack<size>(in + j)...);
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size) {
+                const Two<Pack<T, size>> both = map_pack_two<T>(f, load_pack<size>(in + j)...);
+                store_pack<size>(first + j, both.first);
+                store_pack<size>(second + j, both.second);
+            }
         }
         for (int64_t j = packed + rank_; j < n; j += count_) {
             const auto values = f(load(in[j])...);
@@ -145,21 +202,44 @@ public:
             second[j] = store<T>(values.second);
         }
     }
+    /// In packs of two: f computes much for each element.
+    template <class T, class F>
+    __device__ void fill(int64_t n, T* out, F&& f) const {
+        constexpr int size = 2;
+        int64_t packed = 0;
+        if (is_aligned<size>(out)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size) {
+                const auto g = f(j);
+                Pack<T, size> pack;
+                COEUS_UNROLL
+                for (int i = 0; i < size; ++i) pack.values[i] = store<T>(g(i));
+                store_pack<size>(out + j, pack);
+            }
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) out[j] = store<T>(f(j)(0));
+    }
+    /// f also gets the number of elements that are updated together.
     template <class C, class F, class In, class T, class... More>
     __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
-        constexpr int size = pack_count<In, T, More..., C>();
-        int64_t packed = 0;
-        if (is_aligned<size>(copy) && is_aligned<size>(in) && is_aligned<size>(value) &&
-            (is_aligned<size>(more) && ...)) {
-            packed = n / size * size;
-            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
-                update_pack<size>(copy ? copy + j : nullptr, f(j), in + j, value + j, (more + j)...);
-        }
-        for (int64_t j = packed + rank_; j < n; j += count_)
-            update_pack<1>(copy ? copy + j : nullptr, f(j), in + j, value + j, (more + j)...);
+        constexpr int size = whole_count<In, T, More..., C>();
+        const int64_t packed = are_in_pieces_of_16(copy, in, value, more...) ? n / size * size : 0;
+        for (int64_t j = rank_ * size; j < packed; j += count_ * size)
+            update_pack<size>(copy ? copy + j : nullptr, f(j, std::integral_constant<int, size>()), in + j,
+                              value + j, (more + j)...);
+        update_singly(packed, n, copy, f, in, value, more...);
     }
 
 protected:
+    /// Updates the elements [begin, n).
+    template <class C, class F, class In, class T, class... More>
+    __device__ void update_singly(int64_t begin, int64_t n, C* copy, F&& f, const In* in, T* value,
+                                  More*... more) const {
+        for (int64_t j = begin + rank_; j < n; j += count_)
+            update_pack<1>(copy ? copy + j : nullptr, f(j, std::integral_constant<int, 1>()), in + j,
+                           value + j, (more + j)...);
+    }
+
     /// Calls g(f(in[j]..)) for this thread's elements, in order.
     template <class G, class F, class... In>
     __device__ void visit(int64_t n, G&& g, F&& f, const In*... in) const {
@@ -185,7 +265,6 @@ protected:
         for (int64_t j = packed + rank_; j < n; j += count_) g(load_pack<1>(in + j));
     }
 
-private:
     template <class T, int size, class F, class... In>
     __device__ static Pack<T, size> map_pack(int64_t j, F&& f, const Pack<In, size>&... in) {
         Pack<T, size> out;
@@ -194,16 +273,15 @@ private:
         return out;
     }
     template <class T, class F, int size, class... In>
-    __device__ static void map_pack_two(T* first, T* second, F&& f, const Pack<In, size>&... in) {
-        Pack<T, size> one, two;
+    __device__ static Two<Pack<T, size>> map_pack_two(F&& f, const Pack<In, size>&... in) {
+        Two<Pack<T, size>> both;
         COEUS_UNROLL
         for (int i = 0; i < size; ++i) {
             const auto values = f(load(in.values[i])...);
-            one.values[i] = store<T>(values.first);
-            two.values[i] = store<T>(values.second);
+            both.first.values[i] = store<T>(values.first);
+            both.second.values[i] = store<T>(values.second);
         }
-        store_pack<size>(first, one);
-        store_pack<size>(second, two);
+        return both;
     }
     template <int size, class C, class G, class In, class T, class... More>
     __device__ static void update_pack(C* copy, const G& g, const In* in, T* value, More*... more) {
@@ -211,15 +289,36 @@ private:
                                 Pack<More, size>... others) {
             COEUS_UNROLL
             for (int i = 0; i < size; ++i) g(i, load(inputs.values[i]), first.values[i], others.values[i]...);
-            store_pack<size>(value, first);
-            (store_pack<size>(more, others), ...);
+            put<size>(value, first);
+            (put<size>(more, others), ...);
             if (!copy) return;
-            Pack<C, size> copies;
-            COEUS_UNROLL
-            for (int i = 0; i < size; ++i) copies.values[i] = store<C>(load(first.values[i]));
-            store_pack<size>(copy, copies);
+            if constexpr (std::is_same_v<C, T>) {
+                put<size>(copy, first);
+            } else {
+                Pack<C, size> copies;
+                COEUS_UNROLL
+                for (int i = 0; i < size; ++i) copies.values[i] = store<C>(load(first.values[i]));
+                put<size>(copy, copies);
+            }
         };
-        change(load_pack<size>(in), load_pack<size>(value), load_pack<size>(more)...);
+        // all loads begin before the first one is used
+        const Pack<In, size> inputs = taken<size>(in);
+        const Pack<T, size> values = taken<size>(value);
+        change(inputs, values, taken<size>(more)...);
+    }
+    template <int size, class T>
+    __device__ static Pack<T, size> taken(const T* from) {
+        if constexpr (size > 1)
+            return load_once<size>(from);
+        else
+            return load_pack<1>(from);
+    }
+    template <int size, class T>
+    __device__ static void put(T* to, const Pack<T, size>& pack) {
+        if constexpr (size > 1)
+            store_once<size>(to, pack);
+        else
+            store_pack<1>(to, pack);
     }
     template <int size, class G, class F, class... In>
     __device__ static void visit_pack(G&& g, F&& f, const Pack<In, size>&... in) {
@@ -228,6 +327,17 @@ private:
     }
 
     int64_t rank_, count_;
+};
+
+/// Threads that take elements of an update one by one.
+class SingleThreads : public Threads {
+public:
+    using Threads::Threads;
+
+    template <class C, class F, class In, class T, class... More>
+    __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
+        update_singly(0, n, copy, f, in, value, more...);
+    }
 };
 
 /// A warp that shares a row.
@@ -328,12 +438,12 @@ public:
     __device__ Two<A> sum_of_exp(int64_t n, const T* in) const {
         Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
         visit_packs(
-            n, [&](const auto& pack) { sums = joined(sums, sum_of_pack<A>(pack)); }, in);
+            n, [&](const auto& pack) { sums = joined<T>(sums, sum_of_pack<A>(pack)); }, in);
         COEUS_UNROLL
         for (int distance = warp_size / 2; distance > 0; distance /= 2)
-            sums = joined(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
-                                 __shfl_xor_sync(whole_warp, sums.second, distance)});
-        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined(a, b); });
+            sums = joined<T>(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
+                                    __shfl_xor_sync(whole_warp, sums.second, distance)});
+        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined<T>(a, b); });
     }
     /// The largest value of all threads.
     template <class A>
@@ -345,10 +455,10 @@ public:
 
 private:
     /// Largest elements and sums of exp of two parts as those of the whole.
-    template <class A>
+    template <class T, class A>
     __device__ static Two<A> joined(const Two<A>& a, const Two<A>& b) {
         const A largest = b.first > a.first ? b.first : a.first;
-        return {largest, a.second * exp_of(a.first - largest) + b.second * exp_of(b.first - largest)};
+        return {largest, a.second * exp_for<T>(a.first - largest) + b.second * exp_for<T>(b.first - largest)};
     }
     template <class A, class T, int size>
     __device__ static Two<A> sum_of_pack(const Pack<T, size>& pack) {
@@ -359,7 +469,7 @@ private:
             sums.first = value > sums.first ? value : sums.first;
         }
         COEUS_UNROLL
-        for (int i = 0; i < size; ++i) sums.second += exp_of(A(load(pack.values[i])) - sums.first);
+        for (int i = 0; i < size; ++i) sums.second += exp_for<T>(A(load(pack.values[i])) - sums.first);
         return sums;
     }
     template <class A, class Join>

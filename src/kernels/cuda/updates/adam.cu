@@ -19,21 +19,28 @@ struct AdamOperands {
     int64_t count;
 };
 
-/// The scalars of the step are in device memory. bits: the largest magnitude of the weights, if with_largest.
+/// The scalars of the step are in device memory; `constants` lack them. bits: the largest magnitude of the
+/// weights, if with_largest.
 template <class T, class M, class G, class C, bool with_largest>
-__global__ void adam_kernel(AdamOperands<T, M, G> t, C* compute, int32_t* bits, AdamOptions options,
-                            ElementPlace place, const StepScalars* scalars) {
-    const auto team = whole_grid<with_largest>();
+__global__ void adam_kernel(AdamOperands<T, M, G> t, C* compute, int32_t* bits, AdamFactors<float> constants,
+                            uint64_t seed, size_t group, ElementPlace place, const StepScalars* scalars) {
     if (scalars->refusals != 0) {
-        if constexpr (with_largest) raise_for_weights(team, bits, t.count, t.master, compute);
+        if constexpr (with_largest)
+            raise_for_weights(whole_grid<with_largest>(), bits, t.count, t.master, compute);
         return;
     }
-    const AdamFactors<Acc<T>> factors = adam_factors<Acc<T>>(options, *scalars);
-    const RandomStream random = rounding_stream(options.seed, place, scalars->step);
-    const int64_t run = place.run > 0 ? place.run : t.count;
-    adam_row(team, t.master, t.exp_avg, t.exp_avg_sq, t.grad, compute, t.count, factors,
-             [&](int64_t first) { return BitsFrom(random, place, run, first); });
-    if constexpr (with_largest) raise(bits, team.largest_written().first);
+    const GroupFactors of_group = scalars->groups[group].factors;
+    AdamFactors<float> factors = constants;
+    factors.clip = float(scalars->clip);
+    factors.keep = of_group.keep;
+    factors.step_size = of_group.step_size;
+    factors.inverse_root2 = of_group.inverse_root2;
+    const RandomStream random = rounding_stream(seed, place, scalars->step);
+    update_whole_grid<T, whole_count<T, M, G, C>(), with_largest>(
+        random, place, t.count, [&](const auto& team, const auto& of) {
+            adam_row(team, t.master, t.exp_avg, t.exp_avg_sq, t.grad, compute, t.count, factors, of);
+            if constexpr (with_largest) raise(bits, team.largest_written().first);
+        });
 }
 
 }  // namespace
@@ -49,14 +56,17 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
             "adam: rows are not adjacent");
     const Tensor weights = t.compute ? t.compute : t.master;
     require(!weights.largest || weights.has_largest(), "adam: the weights have one largest magnitude");
-    const unsigned blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16));
     const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
     dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
         const auto update = [&]<bool with_largest, class G, class C>(int32_t* bits, G, C* compute) {
             const AdamOperands<T, M, G> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
                                                     t.grad.as<const G>(), count};
-            launch(exec, "adam", {.blocks = blocks, .shared_bytes = bytes_for<with_largest>},
-                   adam_kernel<T, M, G, C, with_largest>, operands, compute, bits, options, place, &scalars);
+            const auto kernel = adam_kernel<T, M, G, C, with_largest>;
+            launch(exec, "adam",
+                   resident_grid(exec, kernel, div_ceil(count, whole_count<T, M, G, C>()),
+                                 bytes_for<with_largest>),
+                   kernel, operands, compute, bits, adam_constants<float>(options), options.seed,
+                   options.group, place, &scalars);
         };
         const auto for_sums = [&]<class C>(C* compute) {
             with_largest_of(weights, [&]<bool with_largest>(int32_t* bits) {

@@ -10,9 +10,10 @@ namespace coeus::cuda {
 
 namespace {
 
-Grid grid_of_elements(int64_t count, size_t shared_bytes = 0) {
-    return {.blocks = blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16)),
-            .shared_bytes = shared_bytes};
+/// For elements of type T and others that are not smaller.
+template <class T, class... Parameters>
+Grid grid_of_elements(Exec& exec, void (*kernel)(Parameters...), int64_t count, size_t shared_bytes = 0) {
+    return resident_grid(exec, kernel, div_ceil(count, whole_count<T>()), shared_bytes);
 }
 
 template <class A>
@@ -37,17 +38,18 @@ __global__ void scaled_sum_kernel(T* out, Acc<T> alpha, const T* a, Acc<T> beta,
 template <class T, class C, bool with_largest>
 __global__ void descend_kernel(T* master, const Acc<T>* direction, C* compute, int32_t* bits, int64_t count,
                                DescentOptions options, ElementPlace place, const StepScalars* scalars) {
-    const auto team = whole_grid<with_largest>();
     if (scalars->refusals != 0) {
-        if constexpr (with_largest) raise_for_weights(team, bits, count, master, compute);
+        if constexpr (with_largest)
+            raise_for_weights(whole_grid<with_largest>(), bits, count, master, compute);
         return;
     }
     const DescentFactors<Acc<T>> factors = descent_factors<Acc<T>>(options, *scalars);
     const RandomStream random = rounding_stream(options.seed, place, scalars->step);
-    const int64_t run = place.run > 0 ? place.run : count;
-    descent_row(team, master, direction, compute, count, factors,
-                [&](int64_t first) { return BitsFrom(random, place, run, first); });
-    if constexpr (with_largest) raise(bits, team.largest_written().first);
+    update_whole_grid<T, whole_count<T, Acc<T>, C>(), with_largest>(
+        random, place, count, [&](const auto& team, const auto& of) {
+            descent_row(team, master, direction, compute, count, factors, of);
+            if constexpr (with_largest) raise(bits, team.largest_written().first);
+        });
 }
 
 }  // namespace
@@ -58,16 +60,16 @@ void Cuda::momentum(Exec& exec, Tensor buffer, Tensor direction, const MomentumO
             "momentum: tensors differ in length, or their rows are not adjacent");
     dispatch(buffer.dtype, [&]<class T>(T) {
         using A = Acc<T>;
-        launch(exec, "momentum", grid_of_elements(buffer.count()), momentum_kernel<A>, buffer.as<A>(),
-               direction.as<A>(), buffer.count(), options, &scalars);
+        launch(exec, "momentum", grid_of_elements<A>(exec, momentum_kernel<A>, buffer.count()),
+               momentum_kernel<A>, buffer.as<A>(), direction.as<A>(), buffer.count(), options, &scalars);
     });
 }
 
 void Cuda::normalize(Exec& exec, Tensor x, const double* squared_norm, double smallest) {
     require(x.dense(), "normalize: rows are not adjacent");
     dispatch(x.dtype, [&]<class T>(T) {
-        launch(exec, "normalize", grid_of_elements(x.count()), normalize_kernel<T>, x.as<T>(), x.count(),
-               squared_norm, smallest);
+        launch(exec, "normalize", grid_of_elements<T>(exec, normalize_kernel<T>, x.count()),
+               normalize_kernel<T>, x.as<T>(), x.count(), squared_norm, smallest);
     });
 }
 
@@ -76,8 +78,9 @@ void Cuda::scaled_sum(Exec& exec, Tensor out, double alpha, Tensor a, double bet
             "scaled_sum: tensors differ in length, or their rows are not adjacent");
     dispatch(out.dtype, [&]<class T>(T) {
         using A = Acc<T>;
-        launch(exec, "scaled_sum", grid_of_elements(out.count()), scaled_sum_kernel<T>, out.as<T>(), A(alpha),
-               a.as<const T>(), A(beta), b.as<const A>(), out.count());
+        launch(exec, "scaled_sum", grid_of_elements<T>(exec, scaled_sum_kernel<T>, out.count()),
+               scaled_sum_kernel<T>, out.as<T>(), A(alpha), a.as<const T>(), A(beta), b.as<const A>(),
+               out.count());
     });
 }
 
@@ -93,9 +96,12 @@ void Cuda::descend(Exec& exec, Tensor master, Tensor direction, Tensor compute, 
     dispatch(master.dtype, [&]<class T>(T) {
         const auto update = [&]<class C>(C* copy) {
             with_largest_of(weights, [&]<bool with_largest>(int32_t* bits) {
-                launch(exec, "descend", grid_of_elements(count, bytes_for<with_largest>),
-                       descend_kernel<T, C, with_largest>, master.as<T>(), direction.as<const Acc<T>>(), copy,
-                       bits, count, options, place, &scalars);
+                const auto kernel = descend_kernel<T, C, with_largest>;
+                launch(exec, "descend",
+                       grid_of_elements<std::conditional_t<sizeof(C) < sizeof(T), C, T>>(
+                           exec, kernel, count, bytes_for<with_largest>),
+                       kernel, master.as<T>(), direction.as<const Acc<T>>(), copy, bits, count, options,
+                       place, &scalars);
             });
         };
         if (compute)
