@@ -17,6 +17,7 @@
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 #include <algorithm>
 #include <array>
@@ -134,7 +135,7 @@ struct Execs {
     // After the planning: cuDNN's kernels for all calls, or "own".
     std::string choose(By by) {
         if (is_own(by)) {
-            use_own_attention(exec, by == By::mma ? OwnAttention::mma : OwnAttention::usual);
+            choose_own_attention(exec, by == By::mma ? OwnAttention::mma : OwnAttention::usual);
             return "own";
         }
         std::string kernel = use_cudnn(exec);

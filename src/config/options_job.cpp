@@ -56,8 +56,8 @@ std::vector<Option> job_options() {
             COEUS_FIELD(kernels.attention), to_run,
             "Attention kernels on a GPU. `own`: those of Coeus, on Hopper with a backward by `wgmma`. `mma`: "
             "those of Coeus that every GPU has. `cudnn`: cuDNN's in the cases that it supports (bfloat16, no "
-            "document mask, whole sequences), else `own`. `cudnn_forward`: as `cudnn`, but gradients as "
-            "`own`, which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found")
+            "mask but the causal one), else `own`. `cudnn_forward`: as `cudnn`, but gradients as `own`, "
+            "which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found")
             .one_of({"auto", "own", "mma", "cudnn", "cudnn_forward"}),
         works(COEUS_FIELD(kernels.deterministic), to_run,
               "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "

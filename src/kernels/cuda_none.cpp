@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/product_options.hpp"
 
@@ -19,6 +20,8 @@ AttentionKernel choose_kernel(Exec&, const AttentionCall&) {
     return {};
 }
 
-void use_own_attention(Exec&, OwnAttention) {}
+void use_own_attention(Exec&) {}
+
+void choose_own_attention(Exec&, OwnAttention) {}
 
 }  // namespace coeus

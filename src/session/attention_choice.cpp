@@ -2,6 +2,7 @@
 #include "coeus/session/attention_choice.hpp"
 
 #include "coeus/comm/together.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 namespace coeus {
 
@@ -94,7 +95,7 @@ AttentionReport choose_attention(const Config& config, const Communicator& world
                                  const AttentionLibrary& library, Exec& exec,
                                  const std::vector<AttentionCall>& calls) {
     if (config.kernels.attention == "mma" && !exec.device->is_host())
-        use_own_attention(exec, OwnAttention::mma);
+        choose_own_attention(exec, OwnAttention::mma);
     if (!library.cudnn) return {library.text, {}, {}};
     try {
         together(world, [&] { use_cudnn(exec); });

@@ -3,6 +3,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/setup/device_choice.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "pipeline_options.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention cases that the common list leaves out: rows at any address, gradients that overwrite operands,
 // long documents, queries that see no key. The kernels without tensor cores check those with tensor cores.
-#include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/launches.hpp"
 #include "support/cases.hpp"
@@ -33,13 +33,14 @@ void check_against_double(const KernelCase& c) {
 KernelCase by_own(OwnAttention which, const KernelCase& c) {
     KernelCase with = c;
     with.call = [call = c.call, which](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        use_own_attention(exec, which);
+        choose_own_attention(exec, which);
         call(kernels, exec, operands);
     };
     return with;
 }
 
-// Those that wgmma computes: the backward of heads of these widths.
+// Those that wgmma computes: the backward of heads of these widths. Some have more tiles than places for
+// them.
 std::vector<KernelCase> wgmma_cases() {
     std::vector<KernelCase> list = test_cases();
     std::erase_if(list, [](const KernelCase& c) {
@@ -50,6 +51,9 @@ std::vector<KernelCase> wgmma_cases() {
         return !c.name.starts_with("attention_backward") ||
                !(has_width("64") || has_width("128") || has_width("192 and 128"));
     });
+    list.push_back(attention_case({1, 650, 2, 1, 64, 0.125}, true, true, true));
+    list.push_back(attention_case({1, 333, 4, 1, 128, 0.09}, false, true, true, true));
+    list.push_back(attention_case({1, 290, 2, 1, 192, 0.07, {}, {}, 128}, false, true));
     return list;
 }
 

@@ -13,8 +13,6 @@ namespace coeus {
 /// matrix for each head that it computes at once: 2 GiB for four heads and 16,384 tokens, or one head and
 /// 32,768.
 constexpr int64_t most_cudnn_bytes = int64_t(2304) << 20;
-/// That of a run in which cuDNN computes the forward only: too little for any backward.
-constexpr int64_t cudnn_forward_bytes = 4096;
 
 /// A call of Kernels::attention or merge_attention, or of attention_backward if `is_backward` is set. The
 /// tensors have no memory; those of the gradients are for a backward.
@@ -52,10 +50,7 @@ struct AttentionKernel {
 };
 /// Chooses cuDNN's kernel for calls like this one, before the first of them. Requires use_cudnn.
 AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call);
-/// Which of our own kernels compute attention in bfloat16: those by mma, which are for every GPU, or also the
-/// backward by wgmma on Hopper.
-enum class OwnAttention : uint8_t { usual, mma };
 /// From now on our own kernels compute the attention of this Exec.
-void use_own_attention(Exec& exec, OwnAttention which = OwnAttention::usual);
+void use_own_attention(Exec& exec);
 
 }  // namespace coeus

@@ -120,7 +120,9 @@ void check_product_of_registers() {
         begin_products();
         for (int at = 0; at < step_depth; at += warpgroup_depth) {
             const auto pair = [&](int i, int depth) {
-                const auto element = [&](int k) { return float(o.left[size_t(i * step_depth + at + k)]); };
+                const auto element = [&](int place) {
+                    return float(o.left[size_t(i * step_depth + at + place)]);
+                };
                 return pair_of(element(depth), element(depth + 1));
             };
             const Fragment left = {

@@ -44,11 +44,11 @@ struct PanelTile {
     }
     /// 16 columns as the depth of an operand, from `column` on.
     __device__ static uint64_t columns(const bf16* tile, int column) {
-        return operand_of<true>(tile + column / panel_side * panel, column % panel_side);
+        return moved(operand_of<true>(tile, 0), column / panel_side * panel + column % panel_side);
     }
     /// 16 rows as the depth of an operand, from `row` on.
     __device__ static uint64_t rows(const bf16* tile, int row) {
-        return operand_of<false, tile_rows>(tile, row);
+        return moved(operand_of<false, tile_rows>(tile, 0), row * panel_side);
     }
 };
 

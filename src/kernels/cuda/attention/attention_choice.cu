@@ -4,7 +4,7 @@
 #include "../ptx/tensor_map.hpp"
 #include "attention_wgmma.hpp"
 #include "coeus/base/log.hpp"
-#include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 namespace coeus::cuda {
 
@@ -20,10 +20,9 @@ std::string why_not(const Device& gpu) {
 }  // namespace
 
 bool wgmma_computes(Exec& exec, const AttentionShape& s) {
-    std::optional<bool>& attention_by_wgmma = state_of(exec).attention_by_wgmma;
-    if (!has_wgmma(*exec.device) || !wgmma_has_widths(s) || s.batch == 0 || s.sequence == 0 ||
-        s.keys().count == 0)
+    if (!wgmma_fits(exec, Dtype::bf16, s) || s.batch == 0 || s.sequence == 0 || s.keys().count == 0)
         return false;
+    std::optional<bool>& attention_by_wgmma = state_of(exec).attention_by_wgmma;
     if (!attention_by_wgmma) {
         const std::string reason = why_not(*exec.device);
         if (!reason.empty())
@@ -37,11 +36,10 @@ bool wgmma_computes(Exec& exec, const AttentionShape& s) {
 
 namespace coeus {
 
-void use_own_attention(Exec& exec, OwnAttention which) {
-    cuda::CudaState& state = cuda::state_of(exec);
-    state.cudnn.reset();
-    state.attention_by_wgmma.reset();
-    if (which == OwnAttention::mma) state.attention_by_wgmma = false;
+void choose_own_attention(Exec& exec, OwnAttention which) {
+    std::optional<bool>& attention_by_wgmma = cuda::state_of(exec).attention_by_wgmma;
+    attention_by_wgmma.reset();
+    if (which == OwnAttention::mma) attention_by_wgmma = false;
 }
 
 }  // namespace coeus

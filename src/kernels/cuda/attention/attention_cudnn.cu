@@ -9,6 +9,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 #include <map>
 
@@ -276,6 +277,10 @@ std::string use_cudnn(Exec& exec) {
             if (why.empty()) why = error.what();
         }
     throw ConfigError("{}", why);
+}
+
+void use_own_attention(Exec& exec) {
+    cuda::state_of(exec).cudnn.reset();
 }
 
 AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {

@@ -54,6 +54,13 @@ __device__ uint64_t operand_of(const bf16* panel, int depth) {
     return swizzle_128 | stride << 32 | leading << 16 | (first & 0x3ffff) / unit;
 }
 
+/// The operand that begins so many elements (a multiple of 8) after another one, whose memory they share. It
+/// costs one addition: the place is in the lower half, and has no carry.
+__device__ inline uint64_t moved(uint64_t operand, int elements) {
+    constexpr uint64_t upper = ~uint64_t(0) << 32;
+    return (operand & upper) | (uint32_t(operand) + unsigned(elements / piece));
+}
+
 /// A thread's share of the sums of 64 rows, and 8 columns for each of its Sums: warp w of the warpgroup has
 /// rows 16 w to 16 w + 15, and sums[c] columns 8 c to 8 c + 7.
 using WarpgroupSums = Sums[warpgroup_columns / 8];
