@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_attention [BATCH SEQUENCE HEADS KV_HEADS WIDTH]: attention in bfloat16 on the first GPU, forward and
-// backward, by our own kernels and by cuDNN, with queries, keys and values in one matrix. Without arguments
-// it measures 1 x 8192 and 4 x 1024 tokens, 32 heads, 8 key/value heads of width 128.
-// gpu_attention parts SEQUENCE RANKS [HEADS KV_HEADS WIDTH]: what context-parallel ranks compute of such a
-// sequence, with the runs of Balancing::head_tail: in a ring with its own keys, those of an earlier rank and
-// those of a later one (results and gradients in float32, merged and added as the ring does); and the first
-// rank with all keys. Its last lines add up the milliseconds of a ring: of the first rank, which has no
+// backward, by our own kernels (the backward also by mma) and by cuDNN, with queries, keys and values in one
+// matrix. Without arguments it measures 1 x 8192 and 4 x 1024 tokens, 32 heads, 8 key/value heads of width
+// 128. gpu_attention parts SEQUENCE RANKS [HEADS KV_HEADS WIDTH]: what context-parallel ranks compute of such
+// a sequence, with the runs of Balancing::head_tail: in a ring with its own keys, those of an earlier rank
+// and those of a later one (results and gradients in float32, merged and added as the ring does); and the
+// first rank with all keys. Its last lines add up the milliseconds of a ring: of the first rank, which has no
 // earlier one, and of the last. Results are compared with the gradients in the memory of queries, keys and
 // values, as the model calls the kernels. It prints one JSON object per line: kernels, TFLOP/s of the best
 // and of the median run (causal operations), planned workspace, the largest difference from our own kernels
@@ -17,6 +17,7 @@
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 #include <algorithm>
 #include <array>
@@ -30,13 +31,18 @@ using namespace coeus;
 
 namespace {
 
-enum class By { own, cudnn, cudnn_in_any_order };
+enum class By { own, cudnn, cudnn_in_any_order, mma };
 const char* name_of(By by) {
     switch (by) {
         case By::own: return "own";
+        case By::mma: return "own, by mma";
         case By::cudnn: return "cudnn";
         default: return "cudnn, sums in any order";
     }
+}
+
+bool is_own(By by) {
+    return by == By::own || by == By::mma;
 }
 
 using Values = std::vector<bf16>;
@@ -123,12 +129,15 @@ struct Execs {
     Exec planning, exec;
     Execs(const Device& device, By by) : exec(device) {
         planning.architecture = exec.architecture;
-        planning.cudnn_bytes = exec.cudnn_bytes = by == By::own ? 0 : most_cudnn_bytes;
+        planning.cudnn_bytes = exec.cudnn_bytes = is_own(by) ? 0 : most_cudnn_bytes;
         planning.deterministic = exec.deterministic = by != By::cudnn_in_any_order;
     }
     // After the planning: cuDNN's kernels for all calls, or "own".
     std::string choose(By by) {
-        if (by == By::own) return "own";
+        if (is_own(by)) {
+            choose_own_attention(exec, by == By::mma ? OwnAttention::mma : OwnAttention::usual);
+            return "own";
+        }
         std::string kernel = use_cudnn(exec);
         for (const AttentionCall& call : planned_attention(planning)) {
             const AttentionKernel chosen = choose_kernel(exec, call);
@@ -160,8 +169,8 @@ public:
     void run() {
         for (const bool backward : {false, true}) {
             const Result own = measure(By::own, backward, nullptr);
-            for (const By by : {By::cudnn, By::cudnn_in_any_order}) {
-                if (!backward && by == By::cudnn_in_any_order) continue;
+            for (const By by : {By::mma, By::cudnn, By::cudnn_in_any_order}) {
+                if (!backward && by != By::cudnn) continue;
                 try {
                     measure(by, backward, &own);
                 } catch (const std::exception& error) {
@@ -231,7 +240,7 @@ private:
             own && !backward ? difference(first.lse, own->lse) : 0,
             same_bits(first.values, second.values) && same_bits(first.lse, second.lse), kernel);
         std::fflush(stdout);
-        if (!backward && by != By::own) {  // the backward's inputs are those of our own kernel
+        if (!backward && !is_own(by)) {  // the backward's inputs are those of our own kernel
             Exec again(device_);
             result(kernels, again, false);
         }

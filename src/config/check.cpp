@@ -70,8 +70,9 @@ void check_gpu(Errors& errors, const Config& config) {
     errors.demand(config.comm.transport != "nccl" || config.device != "cpu",
                   "comm.transport = \"nccl\": NCCL is for GPUs, but device = \"cpu\"; remove one of the two");
     errors.demand(
-        config.kernels.attention != "cudnn" || config.device != "cpu",
-        "kernels.attention = \"cudnn\": cuDNN is for GPUs, but device = \"cpu\"; remove one of the two");
+        !config.kernels.attention.starts_with("cudnn") || config.device != "cpu",
+        "kernels.attention = \"{}\": cuDNN is for GPUs, but device = \"cpu\"; remove one of the two",
+        config.kernels.attention);
 }
 
 void check_model(Errors& errors, const Config& config) {

@@ -54,10 +54,11 @@ std::vector<Option> job_options() {
               "to TF32 (10 bits after the binary point). Sums stay in float32"),
         works(
             COEUS_FIELD(kernels.attention), to_run,
-            "Attention kernels on a GPU. `own`: those of Coeus. `cudnn`: cuDNN's in the cases that it "
-            "supports (bfloat16, no document mask, whole sequences), else those of Coeus. `auto`: `cudnn` if "
-            "cuDNN is found")
-            .one_of({"auto", "own", "cudnn"}),
+            "Attention kernels on a GPU. `own`: those of Coeus, on Hopper with a backward by `wgmma`. `mma`: "
+            "those of Coeus that every GPU has. `cudnn`: cuDNN's in the cases that it supports (bfloat16, no "
+            "mask but the causal one), else `own`. `cudnn_forward`: as `cudnn`, but gradients as `own`, "
+            "which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found")
+            .one_of({"auto", "own", "mma", "cudnn", "cudnn_forward"}),
         works(COEUS_FIELD(kernels.deterministic), to_run,
               "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "
               "gradients of attention with sums in any order, which is faster and needs less memory"),

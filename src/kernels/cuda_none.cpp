@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/product_options.hpp"
 
@@ -24,5 +25,7 @@ AttentionKernel choose_kernel(Exec&, const AttentionCall&) {
 }
 
 void use_own_attention(Exec&) {}
+
+void choose_own_attention(Exec&, OwnAttention) {}
 
 }  // namespace coeus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table for planning runs of a GPU; needs no GPU.
 #include "coeus/kernels/cudnn.hpp"
+#include "cuda/attention/attention_choice.hpp"
 #include "cuda/ptx/mma_of_8_bits.hpp"
 #include "cuda/workspace.hpp"
 #include "observed.hpp"
@@ -94,8 +95,9 @@ PlannedKernel by_cudnn(const char* variant, const ScoreBlocks& blocks, const Att
             .launches = launches,
             .more_bytes = more_bytes};
 }
-PlannedKernel by_our_own(const AttentionShape& s, int launches, double more_bytes = 0) {
-    return {.variant = "own",
+PlannedKernel by_our_own(const AttentionShape& s, int launches, double more_bytes = 0,
+                         const char* variant = "own") {
+    return {.variant = variant,
             .size = {s.batch, s.sequence, s.head_dim},
             .launches = launches,
             .more_bytes = more_bytes};
@@ -210,7 +212,9 @@ struct DryCuda {
             cuda::workspace::attention_backward(exec, dq, q, document_start, shape, add_to_dq));
         note(exec, {shape, out, q, k, v, document_start, dq, dk, dv, dout, true});
         if (!cuda::cudnn_backward_fits(exec, q, document_start, shape))
-            return exec.observers.planned(by_our_own(shape, launches_of_own_backward));
+            return exec.observers.planned(
+                by_our_own(shape, launches_of_own_backward, 0,
+                           cuda::wgmma_fits(exec, q.dtype, shape) ? "own_wgmma" : "own"));
         const ScoreBlocks blocks = cuda::blocks_of(shape);
         exec.observers.planned(by_cudnn(exec.deterministic ? "cudnn" : "cudnn_any_order", blocks, shape,
                                         (launches_of_cudnn_block * int(blocks.size()) + launches_of_sums) *

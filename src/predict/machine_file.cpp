@@ -255,7 +255,7 @@ void read_rates(Tables& tables, MachineFile& machine) {
     tables.each("attention", [&](Table& t) {
         MachineFile::Attention& a = machine.attention.emplace_back();
         a.type = type_of(t);
-        a.kernel = t.text("kernel", {"own", "cudnn", "cudnn_any_order"});
+        a.kernel = t.text("kernel", {"own", "own_wgmma", "cudnn", "cudnn_any_order"});
         a.head_dim = t.number("head_dim", amount);
         a.tokens = t.number("tokens", amount);
         a.forward = t.number("forward", per_second);

@@ -102,13 +102,13 @@ std::optional<double> Rates::product_rate(const Call& call) const {
     return sum / weights;
 }
 
-std::optional<double> Rates::attention_rate(const Call& call) const {
+std::optional<double> Rates::attention_rate(const Call& call, const std::string& kernel) const {
     const bool backward = call.kernel == "attention_backward";
     // points of the nearest width of heads
     double nearest = 0, distance = HUGE_VAL;
     std::vector<std::pair<double, double>> points;
     const auto fits = [&](const MachineFile::Attention& a) {
-        return a.type == call.type && a.kernel == call.variant && (backward ? a.backward : a.forward) > 0;
+        return a.type == call.type && a.kernel == kernel && (backward ? a.backward : a.forward) > 0;
     };
     const double width = double(std::max<int64_t>(call.size[2], 1));
     for (const MachineFile::Attention& a : machine_.attention) {
@@ -119,7 +119,7 @@ std::optional<double> Rates::attention_rate(const Call& call) const {
     for (const MachineFile::Attention& a : machine_.attention)
         if (fits(a) && a.head_dim == nearest)
             points.emplace_back(std::max(a.tokens, 1.0), backward ? a.backward : a.forward);
-    if (points.empty()) return std::nullopt;
+    if (points.empty()) return kernel == "own_wgmma" ? attention_rate(call, "own") : std::nullopt;
     std::ranges::sort(points);
     return on_curve(points, double(std::max<int64_t>(call.size[1], 1)));
 }
@@ -156,7 +156,7 @@ std::optional<Estimate> Rates::seconds(const Call& call) const {
     }
     const double beside = product ? of_peak(call.more_bytes)
                                   : row_seconds(moved_beside(call)).value_or(of_peak(call.more_bytes));
-    if (const std::optional<double> flops = product ? product_rate(call) : attention_rate(call))
+    if (const std::optional<double> flops = product ? product_rate(call) : attention_rate(call, call.variant))
         return Estimate{beside + std::max(call.flops / *flops, of_memory), Source::rate};
     const std::optional<double> most = peak_of(machine_, call.type);
     if (!most) return std::nullopt;

@@ -2,6 +2,7 @@
 #include "coeus/session/attention_choice.hpp"
 
 #include "coeus/comm/together.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 namespace coeus {
 
@@ -9,11 +10,16 @@ namespace {
 
 const std::string our_kernels = "our own kernels";
 
-ConfigError no_cudnn(const std::string& why) {
+// Whether a deck ends without cuDNN.
+bool asks_for_cudnn(const Config& config) {
+    return config.kernels.attention == "cudnn" || config.kernels.attention == "cudnn_forward";
+}
+
+ConfigError no_cudnn(const Config& config, const std::string& why) {
     return ConfigError(
-        "kernels.attention = \"cudnn\": {}; set the environment variable COEUS_CUDNN to the path of the "
+        "kernels.attention = \"{}\": {}; set the environment variable COEUS_CUDNN to the path of the "
         "library, or set kernels.attention = \"own\"",
-        why);
+        config.kernels.attention, why);
 }
 
 // The ranks' kernels for one direction.
@@ -64,21 +70,23 @@ Direction choose(const Communicator& world, Exec& exec, const std::vector<Attent
 }  // namespace
 
 AttentionLibrary attention_library(const Config& config, const Communicator& world, const Device& device) {
-    const bool asks = config.kernels.attention == "cudnn";
+    const bool asks = asks_for_cudnn(config);
     if (device.is_host()) {
         if (asks)
             throw ConfigError(
-                "kernels.attention = \"cudnn\": is for GPUs, but this run computes on CPUs; remove the "
-                "option, or set device = \"cuda\"");
+                "kernels.attention = \"{}\": is for GPUs, but this run computes on CPUs; remove the "
+                "option, or set device = \"cuda\"",
+                config.kernels.attention);
         return {};
     }
     if (config.kernels.attention == "own") return {false, our_kernels};
+    if (config.kernels.attention == "mma") return {false, our_kernels + " by mma"};
     try {
         std::string text;
         together(world, [&] { text = find_cudnn(); });
         return {true, text};
     } catch (const ConfigError& error) {
-        if (asks) throw no_cudnn(error.what());
+        if (asks) throw no_cudnn(config, error.what());
         return {false, fmt::format("{}: {}", our_kernels, error.what())};
     }
 }
@@ -86,12 +94,14 @@ AttentionLibrary attention_library(const Config& config, const Communicator& wor
 AttentionReport choose_attention(const Config& config, const Communicator& world,
                                  const AttentionLibrary& library, Exec& exec,
                                  const std::vector<AttentionCall>& calls) {
+    if (config.kernels.attention == "mma" && !exec.device->is_host())
+        choose_own_attention(exec, OwnAttention::mma);
     if (!library.cudnn) return {library.text, {}, {}};
     try {
         together(world, [&] { use_cudnn(exec); });
     } catch (const ConfigError& error) {
         use_own_attention(exec);
-        if (config.kernels.attention == "cudnn") throw no_cudnn(error.what());
+        if (asks_for_cudnn(config)) throw no_cudnn(config, error.what());
         return {our_kernels, {fmt::format("attention is computed by {}: {}", our_kernels, error.what())}, {}};
     }
     AttentionReport report;

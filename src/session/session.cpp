@@ -7,7 +7,6 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/gpu_presence.hpp"
-#include "coeus/kernels/cudnn.hpp"
 #include "coeus/plan/cpu_peak.hpp"
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
@@ -26,12 +25,12 @@ namespace coeus {
 
 namespace {
 
-RankMachine machine_of(const Rank& rank) {
+RankMachine machine_of(const Config& config, const Rank& rank) {
     const RankDevice& choice = rank.choice();
     return {.backend = rank.device().is_host() ? Backend::cpu : Backend::cuda,
             .architecture = rank.device().architecture(),
             .threads = rank.cpu().threads,
-            .cudnn_bytes = choice.attention().cudnn ? most_cudnn_bytes : 0,
+            .cudnn_bytes = choice.attention().cudnn ? cudnn_bytes(config) : 0,
             .nccl = choice.transport().nccl.has_value(),
             .nvls = choice.transport().nvls};
 }
@@ -92,10 +91,10 @@ Session::Session(const Config& config, Rank& rank, StartUp& start_up)
                                                     : chunks_of_checkpoint(config, rank.world())),
       engine_(start_up.make<Engine>(
           "plan", model_,
-          with_largest_chunks(
-              model_,
-              engine_options(config, model_, rank.mesh().shape(), rank.world().rank(), machine_of(rank)),
-              rank.memory_bytes(), rank.world(), chunks_of_checkpoint_))) {
+          with_largest_chunks(model_,
+                              engine_options(config, model_, rank.mesh().shape(), rank.world().rank(),
+                                             machine_of(config, rank)),
+                              rank.memory_bytes(), rank.world(), chunks_of_checkpoint_))) {
     together(rank.world(), [&] {
         require_8_bit_products(engine_.options(), rank.device().name(), rank.device().architecture());
     });

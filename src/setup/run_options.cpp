@@ -2,6 +2,8 @@
 #include "coeus/setup/run_options.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/setup/device_choice.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "pipeline_options.hpp"
@@ -104,6 +106,12 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     return options;
 }
 
+int64_t cudnn_bytes(const Config& config) {
+    const std::string& attention = config.kernels.attention;
+    if (attention == "own" || attention == "mma") return 0;
+    return attention == "cudnn_forward" ? cudnn_forward_bytes : most_cudnn_bytes;
+}
+
 EngineOptions planned_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
                               int architecture, int threads, int rank) {
     const Backend backend = backend_from_deck(config);
@@ -112,7 +120,7 @@ EngineOptions planned_options(const Config& config, const ModelConfig& model, co
                           {.backend = backend,
                            .architecture = architecture,
                            .threads = threads,
-                           .cudnn_bytes = gpu && config.kernels.attention != "own" ? most_cudnn_bytes : 0,
+                           .cudnn_bytes = gpu ? cudnn_bytes(config) : 0,
                            .nccl = nccl,
                            .nvls = nccl && !config.comm.deterministic});
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention cases that the common list leaves out: rows at any address, gradients that overwrite operands,
 // long documents, queries that see no key. The kernels without tensor cores check those with tensor cores.
+#include "coeus/kernels/own_attention.hpp"
 #include "gpu/gpu.hpp"
+#include "gpu/launches.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -27,6 +29,34 @@ void check_against_double(const KernelCase& c) {
         }
 }
 
+// The case by these kernels.
+KernelCase by_own(OwnAttention which, const KernelCase& c) {
+    KernelCase with = c;
+    with.call = [call = c.call, which](const Kernels& kernels, Exec& exec, const Operands& operands) {
+        choose_own_attention(exec, which);
+        call(kernels, exec, operands);
+    };
+    return with;
+}
+
+// Those that wgmma computes: the backward of heads of these widths. Some have more tiles than places for
+// them.
+std::vector<KernelCase> wgmma_cases() {
+    std::vector<KernelCase> list = test_cases();
+    std::erase_if(list, [](const KernelCase& c) {
+        const auto has_width = [&](const std::string& width) {
+            const size_t at = c.name.find(" of " + width);
+            return at != std::string::npos && c.name.compare(at + 4 + width.size(), 5, " and ") != 0;
+        };
+        return !c.name.starts_with("attention_backward") ||
+               !(has_width("64") || has_width("128") || has_width("192 and 128"));
+    });
+    list.push_back(attention_case({1, 650, 2, 1, 64, 0.125}, true, true, true));
+    list.push_back(attention_case({1, 333, 4, 1, 128, 0.09}, false, true, true, true));
+    list.push_back(attention_case({1, 290, 2, 1, 192, 0.07, {}, {}, 128}, false, true));
+    return list;
+}
+
 // Removes and counts infinities, which have no difference.
 int64_t take_infinities(std::vector<double>& values) {
     int64_t count = 0;
@@ -39,6 +69,35 @@ int64_t take_infinities(std::vector<double>& values) {
 }
 
 }  // namespace
+
+TEST_CASE("GPU kernels: gradients of attention by wgmma and mma are as near to double, with fixed bits") {
+    for (const KernelCase& c : wgmma_cases()) {
+        const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16);
+        Launches launches;
+        set_order(1);
+        const auto result_by = [&](OwnAttention which, Launches* seen = nullptr) {
+            return run_case_on(the_gpu(), by_own(which, c), Dtype::bf16, Dtype::bf16, 1, seen);
+        };
+        const Operands result = result_by(OwnAttention::usual, &launches),
+                       of_mma = result_by(OwnAttention::mma);
+        const std::string kernel = the_gpu().architecture() == 90 ? "wgmma" : "mma";
+        CHECK(launches.names.contains("attention_query_gradients_" + kernel));
+        CHECK(launches.names.contains("attention_key_gradients_" + kernel));
+        for (size_t i = 0; i < c.arguments.size(); ++i) {
+            INFO(c.name << ", " << c.arguments[i].name);
+            if (c.arguments[i].role != Role::input) {
+                const auto error = [&](const Operands& of) {
+                    return normalised_error(values_of(of[i]), values_of(truth[i]));
+                };
+                CHECK(error(of_mma) <= c.bound_bf16);
+                CHECK(error(result) <= 1.02 * error(of_mma));
+            }
+            CHECK(nothing_beside(c, result, i));
+        }
+        set_order(2);
+        CHECK(same_bits(result, result_by(OwnAttention::usual)));
+    }
+}
 
 TEST_CASE("GPU kernels: attention accepts rows at any address") {
     for (const bool backward : {false, true}) {

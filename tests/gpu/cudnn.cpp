@@ -3,6 +3,7 @@
 // describes.
 #include "coeus/kernels/cudnn.hpp"
 
+#include "coeus/kernels/own_attention.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/launches.hpp"
 #include "support/cases.hpp"
@@ -117,6 +118,15 @@ TEST_CASE("GPU kernels: cuDNN is asked for attention in the run's first step, no
     const AttentionKernel large = kernel_of(attention_case({2, 128, 4, 2, 64, 0.125}, false, true), 1 << 16);
     CHECK(large.is_refused);
     CHECK(large.why == "cuDNN's backward would need more than 65536 bytes of workspace");
+    // cuDNN computes the forward only, of parts of sequences too
+    const AttentionShape part = {1, 64, 2, 1, 64, 0.125, {64, 64}, {128}};
+    for (const AttentionShape& s : {AttentionShape{2, 128, 4, 2, 64, 0.125}, part}) {
+        CHECK_FALSE(kernel_of(attention_case(s, false, false), cudnn_forward_bytes).by_cudnn.empty());
+        const AttentionKernel own = kernel_of(attention_case(s, false, true), cudnn_forward_bytes);
+        CHECK(own.by_cudnn.empty());
+        CHECK_FALSE(own.is_refused);
+        CHECK(own.why == "kernels.attention = \"cudnn_forward\"");
+    }
 }
 
 namespace {

@@ -64,7 +64,7 @@ struct Config {
         bool autotune_recheck = false;          ///< time all that were kept again, not only old ones
         int64_t sm_margin = 0;                  ///< multiprocessors that products leave to NCCL
         bool allow_tf32 = false;                ///< products of operands in float32
-        std::string attention = "auto";         ///< own, cudnn, auto (cuDNN if it is found)
+        std::string attention = "auto";         ///< own, mma, cudnn, cudnn_forward, auto
         bool deterministic = true;              ///< no kernel of a library adds with atomics
         std::string experts = "auto";           ///< products of experts: mma, wgmma, tma, auto (by the GPU)
         std::optional<bool> experts_in_8_bits;  ///< not set: by the GPU

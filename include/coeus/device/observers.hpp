@@ -57,7 +57,7 @@ struct PlannedKernel {
     /// Which of several kernels. For a product, how its operands are stored ("nt": a as it is, b transposed);
     /// for a product of experts' rows "experts", or "expert_weights" for their gradient, and in 8 bits
     /// "codes", "converted" (to half precision) or "decoded"; for attention, whose kernel it is ("cudnn",
-    /// "cudnn_any_order", "own").
+    /// "cudnn_any_order", "own", "own_wgmma").
     const char* variant = "";
     /// Rows, columns and depth of a product, for experts of the mean group; sequences, tokens of each, and
     /// width of a head for attention. Attention to parts of the keys: tokens of a causal square with as many

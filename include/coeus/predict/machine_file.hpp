@@ -43,7 +43,7 @@ struct MachineFile {
     };
     struct Attention {
         Dtype type = Dtype::bf16;
-        std::string kernel;                ///< as PlannedKernel::variant: "own", "cudnn", "cudnn_any_order"
+        std::string kernel;                ///< as PlannedKernel::variant: "own", "own_wgmma", "cudnn", ...
         double head_dim = 0, tokens = 0;   ///< of a sequence; 0: any
         double forward = 0, backward = 0;  ///< FLOP/s; 0: not known
     };

@@ -37,9 +37,10 @@ public:
     /// A product or attention takes max(flops / rate, bytes / memory bandwidth). A product's rate is that of
     /// the points of its type and form (or of any form, if none has its own), weighted by the inverse of
     /// their distance in log(m), log(n) and log(k). The rate of attention is that of its kernel, type and
-    /// direction, for the nearest width of heads, between points in log(tokens of a sequence). More bytes of
-    /// a product count at the memory's bandwidth, those of attention as those of any other kernel. Any other
-    /// kernel takes bytes / rate + seconds, by its own points or those of "*", between points in log(bytes).
+    /// direction, for the nearest width of heads, between points in log(tokens of a sequence). A file without
+    /// points of "own_wgmma" has those of "own" for it, which is slower. More bytes of a product count at the
+    /// memory's bandwidth, those of attention as those of any other kernel. Any other kernel takes bytes /
+    /// rate + seconds, by its own points or those of "*", between points in log(bytes).
     std::optional<Estimate> seconds(const Call& call) const;
     /// Seconds of a collective with `bytes` in its largest operand. Bandwidth is bus bandwidth, as nccl-tests
     /// counts it: with n ranks, an all-reduce moves 2 (n-1)/n times its bytes, the others (n-1)/n times, a
@@ -52,7 +53,7 @@ public:
 
 private:
     std::optional<double> product_rate(const Call& call) const;
-    std::optional<double> attention_rate(const Call& call) const;
+    std::optional<double> attention_rate(const Call& call, const std::string& kernel) const;
     std::optional<double> row_seconds(const Call& call) const;
 
     const MachineFile& machine_;

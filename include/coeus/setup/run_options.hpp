@@ -20,6 +20,8 @@ namespace coeus {
 /// them. Chunks on GPUs are the smallest (session/chunk_choice.hpp).
 EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
                              const RankMachine& machine);
+/// Processor::cudnn_bytes on a GPU, if cuDNN is found.
+int64_t cudnn_bytes(const Config& config);
 /// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed. `architecture`: of
 /// the GPU for which is planned; 0: not known.
 EngineOptions planned_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,

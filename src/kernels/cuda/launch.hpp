@@ -21,6 +21,7 @@ struct CudaState : BackendState {
     std::unique_ptr<BackendState> products;       ///< made by the first product
     std::optional<GroupedChoice> grouped_choice;  ///< made by the first product of experts
     std::unique_ptr<BackendState> cudnn;          ///< null: our own kernels compute attention
+    std::optional<bool> attention_by_wgmma;       ///< by the first backward of our own kernels
 };
 CudaState& state_of(Exec& exec);
 /// True if the Exec's work is being recorded into a graph: then nothing may be waited for.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN on ranks that divide the sequences, with each exchange of keys and values, against
-// attention of whole sequences on one rank in double.
+// Attention by cuDNN and by our own kernels on ranks that divide the sequences, with each exchange of keys
+// and values, against attention of whole sequences on one rank in double.
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/layers/exchanges/context_parallel.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/launches.hpp"
@@ -9,6 +10,8 @@
 #include "support/copy_converting.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
+
+#include <cmath>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -19,25 +22,23 @@ struct Case {
     ContextParallel context;
     int64_t run = 16;  // tokens of each of the 2P runs
     bool documents = false, deterministic = true;
+    int64_t width = 16;  // of a head
+    int64_t cudnn_bytes = most_cudnn_bytes;
 };
-constexpr int64_t batch = 2, kv_heads = 4, heads = 8, width = 16, q_cols = heads * width,
-                  k_cols = kv_heads * width;
-
-AttentionShape shape_of(int64_t sequence) {
-    return {batch, sequence, heads, kv_heads, width, 0.25};
-}
+constexpr int64_t batch = 2, kv_heads = 4, heads = 8;
 
 // One layer's tensors for some tokens of each sequence.
 struct Layer {
     Tensor qkv, out, lse, dout;
     AttentionTensors view(int64_t sequence) const {
+        const int64_t q_cols = out.cols(), width = q_cols / heads, k_cols = kv_heads * width;
         return {.layer = 0,
                 .out = out,
                 .lse = lse,
                 .q = qkv.slice_cols(0, q_cols),
                 .k = qkv.slice_cols(q_cols, k_cols),
                 .v = qkv.slice_cols(q_cols + k_cols, k_cols),
-                .shape = shape_of(sequence)};
+                .shape = {batch, sequence, heads, kv_heads, width, 1 / std::sqrt(double(width))}};
     }
 };
 
@@ -60,12 +61,12 @@ struct Whole {
     int64_t length;
     OwnedTensor qkv, out, lse, dout, start;
 
-    explicit Whole(int64_t tokens)
+    Whole(int64_t tokens, int64_t width)
         : length(tokens),
-          qkv(Dtype::f64, {batch * length, q_cols + 2 * k_cols}),
-          out(Dtype::f64, {batch * length, q_cols}),
+          qkv(Dtype::f64, {batch * length, (heads + 2 * kv_heads) * width}),
+          out(Dtype::f64, {batch * length, heads * width}),
           lse(Dtype::f64, {heads, batch * length}),
-          dout(Dtype::f64, {batch * length, q_cols}),
+          dout(Dtype::f64, {batch * length, heads * width}),
           start(Dtype::i32, {batch * length}) {
         uint32_t bits = 1;
         for (const Tensor& t : {qkv.view, dout.view})
@@ -114,11 +115,11 @@ std::vector<double> from_gpu(Tensor there) {
 /// Names of the kernels that a GPU was given, unless the results differ.
 std::set<std::string> launches_if_equal(const Case& c, const Communicator& cp) {
     const int64_t length = 2 * cp.size() * c.run;
-    const Whole whole(length);
+    const Whole whole(length, c.width);
     const SequencePart part = part_of_sequence(length, cp.size(), cp.rank(), c.context.balancing);
     const OwnedTensor qkv = on_gpu(own_rows(whole.qkv, part, length)),
                       dout = on_gpu(own_rows(whole.dout, part, length)), start = on_gpu(whole.start),
-                      out(Dtype::bf16, {batch * part.count, q_cols}, "out", the_gpu().memory()),
+                      out(Dtype::bf16, dout.view.shape, "out", the_gpu().memory()),
                       lse(Dtype::f32, {heads, batch * part.count}, "lse", the_gpu().memory());
     const Layer layer = {qkv, out, lse, dout};
     const Tensor document_start = c.documents ? start.view : Tensor();
@@ -126,7 +127,7 @@ std::set<std::string> launches_if_equal(const Case& c, const Communicator& cp) {
 
     Exec planning, exec(the_gpu());
     planning.architecture = exec.architecture;
-    planning.cudnn_bytes = exec.cudnn_bytes = most_cudnn_bytes;
+    planning.cudnn_bytes = exec.cudnn_bytes = c.cudnn_bytes;
     planning.deterministic = exec.deterministic = c.deterministic;
     Arena planned;
     const Communicator ranks = Communicator::planned(cp.rank(), cp.size(), "planned");
@@ -162,6 +163,8 @@ TEST_CASE("GPU: attention by cuDNN on ranks that divide sequences is that of one
     const auto is_own = [](const std::set<std::string>& names) {
         return names.contains("attention_mma") || names.contains("attention_key_gradients_mma");
     };
+    const char* const of_wide_keys =
+        the_gpu().architecture() == 90 ? "attention_key_gradients_wgmma" : "attention_key_gradients_mma";
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
         const bool whole = exchange == ContextExchange::heads;
         for (const auto balancing : {Balancing::head_tail, Balancing::none}) {
@@ -175,6 +178,14 @@ TEST_CASE("GPU: attention by cuDNN on ranks that divide sequences is that of one
         launches_if_equal({.context = {exchange}, .deterministic = false}, cp);
         // whole sequences are not concerned by the length of runs
         CHECK(is_own(launches_if_equal({.context = {exchange}, .run = 12}, cp)) == !whole);
-        CHECK(is_own(launches_if_equal({.context = {exchange}, .documents = true}, cp)));
+        const std::set<std::string> documents =
+            launches_if_equal({.context = {exchange}, .documents = true, .width = 64}, cp);
+        CHECK(documents.contains("attention_mma"));
+        CHECK(documents.contains(of_wide_keys));
+        const std::set<std::string> forward =
+            launches_if_equal({.context = {exchange}, .width = 64, .cudnn_bytes = cudnn_forward_bytes}, cp);
+        CHECK_FALSE(forward.contains("attention_mma"));
+        CHECK(forward.contains(of_wide_keys));
+        CHECK(forward.contains("merge_blocks") == !whole);
     }
 }

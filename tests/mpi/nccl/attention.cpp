@@ -3,6 +3,7 @@
 // something.
 #include "coeus/comm/mpi.hpp"
 #include "coeus/session/attention_choice.hpp"
+#include "coeus/setup/run_options.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 
@@ -36,7 +37,7 @@ AttentionReport report_of(const Start& start) {
     config.kernels.attention = start.asked;
     const AttentionLibrary library = attention_library(config, world, the_gpu());
     Exec exec(the_gpu());
-    exec.cudnn_bytes = library.cudnn ? most_cudnn_bytes : 0;
+    exec.cudnn_bytes = library.cudnn ? cudnn_bytes(config) : 0;
     exec.deterministic = start.deterministic;
     return choose_attention(config, world, library, exec, calls_of(start.type, start.documents));
 }
@@ -51,6 +52,12 @@ TEST_CASE("attention: cuDNN computes both directions if it can") {
     CHECK_THAT(report.details[1],
                Contains("Attention of 2 x 64 tokens, 4 heads of width 16, backward: cuDNN's engine 1"));
     CHECK(report_of({.asked = "own"}).text == "our own kernels");
+    CHECK(report_of({.asked = "mma"}).text == "our own kernels by mma");
+    const AttentionReport forward = report_of({.asked = "cudnn_forward"});
+    CHECK(forward.text ==
+          "cuDNN 9.19.0, forward; our own kernels, backward (kernels.attention = "
+          "\"cudnn_forward\")");
+    CHECK(forward.warnings.empty());
 }
 
 TEST_CASE("attention: what cuDNN refuses is a warning with the reason") {
@@ -107,6 +114,8 @@ TEST_CASE("attention: without cuDNN, the reason is given") {
         "kernels.attention = \"cudnn\": cuDNN cannot be loaded: the emulated GPU has none; set the "
         "environment variable COEUS_CUDNN to the path of the library, or set kernels.attention = "
         "\"own\"");
+    CHECK_THROWS_WITH(report_of({.cudnn = "absent", .asked = "cudnn_forward"}),
+                      Contains("kernels.attention = \"cudnn_forward\": cuDNN cannot be loaded"));
     Config config;
     config.kernels.attention = "cudnn";
     CHECK_THROWS_WITH(attention_library(config, Communicator::world("world"), host_device()),

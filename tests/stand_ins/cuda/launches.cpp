@@ -156,12 +156,16 @@ int main() {
     run_other_types();
     run_sums_of_blocks();
     run_products_of_experts();
-    // products of 8-bit floats use other kernels on other GPUs
+    // products of 8-bit floats and gradients of attention use other kernels on other GPUs
     std::vector<KernelCase> products = quantization_cases();
     std::erase_if(products, [](const KernelCase& c) { return !c.name.starts_with("scaled_"); });
     const std::vector<KernelCase> of_experts = expert_cases();
     std::ranges::copy_if(of_experts, std::back_inserter(products),
                          [](const KernelCase& c) { return c.name.starts_with("scaled_grouped"); });
+    std::vector<KernelCase> gradients = test_cases();
+    std::erase_if(gradients, [](const KernelCase& c) { return !c.name.starts_with("attention_backward"); });
+    emulation::architecture = 80;
+    run_cases(gradients);
     for (const int architecture : {80, 89, 100}) {
         emulation::architecture = architecture;
         run_cases(products);

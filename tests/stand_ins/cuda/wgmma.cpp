@@ -25,7 +25,8 @@ uint8_t words_of(size_t piece, size_t offset, size_t bytes) {
 struct Call {
     size_t warp;
     float* sums = nullptr;
-    WarpProducts::Product product = {};
+    int columns = 0;
+    WarpOperands operands = {};
     int groups = 0;
     std::byte* shared;
     size_t shared_bytes;
@@ -91,13 +92,14 @@ const char* each_piece(const Operand& operand, bool deep, unsigned begin, unsign
 }
 
 template <class F>
-const char* each_piece_of(const WarpProducts::Product& p, size_t warp, size_t shared_bytes, F&& visit) {
-    const auto row = unsigned(warp % 4 * WarpProducts::rows);
-    const char* const failure =
-        each_piece(Operand(p.a, p.a_deep), p.a_deep, row, row + WarpProducts::rows, shared_bytes, visit);
-    return failure
-               ? failure
-               : each_piece(Operand(p.b, p.b_deep), p.b_deep, 0, WarpProducts::columns, shared_bytes, visit);
+const char* each_piece_of(const WarpOperands& p, int columns, size_t warp, size_t shared_bytes, F&& visit) {
+    if (!p.registers) {
+        const auto row = unsigned(warp % 4 * WarpProducts::rows);
+        if (const char* const failure = each_piece(Operand(p.a, p.a_deep), p.a_deep, row,
+                                                   row + WarpProducts::rows, shared_bytes, visit))
+            return failure;
+    }
+    return each_piece(Operand(p.b, p.b_deep), p.b_deep, 0, unsigned(columns), shared_bytes, visit);
 }
 
 float value_at(const Call& call, const Operand& operand, unsigned i, unsigned k) {
@@ -107,39 +109,60 @@ float value_at(const Call& call, const Operand& operand, unsigned i, unsigned k)
 }
 
 // The place of a lane's sum among the warp's.
-float& value_of_lane(WarpProducts& w, int lane, int i) {
-    return w.values[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+float& value_of_lane(WarpProducts::SumSet& set, int lane, int i) {
+    return set.values[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
 }
 
 void begin_by_all(void* const* lanes) {
     warp_products(first_of(lanes).warp).has_begun = true;
 }
 
+// What the lanes have of the sums is NaN until all of these products are done.
+WarpProducts::SumSet& take_sums(WarpProducts& w, void* const* lanes) {
+    const Call& first = first_of(lanes);
+    const auto [found, is_new] = w.sums.try_emplace(first.sums);
+    WarpProducts::SumSet& set = found->second;
+    if (is_new) {
+        set.columns = first.columns;
+        for (int lane = 0; lane < 32; ++lane) {
+            float* const of_lane = static_cast<Call*>(lanes[lane])->sums;
+            set.of_lanes[size_t(lane)] = of_lane;
+            for (int i = 0; i < set.columns / 2; ++i) {
+                if (first.operands.adds) value_of_lane(set, lane, i) = of_lane[i];
+                of_lane[i] = std::numeric_limits<float>::quiet_NaN();
+            }
+        }
+    }
+    return set;
+}
+
 void start_by_all(void* const* lanes) {
     const Call& first = first_of(lanes);
     WarpProducts& w = warp_products(first.warp);
     for (int lane = 1; lane < 32; ++lane) {
-        const auto& p = static_cast<Call*>(lanes[lane])->product;
-        if (p.a != first.product.a || p.b != first.product.b)
+        const WarpOperands& o = static_cast<Call*>(lanes[lane])->operands;
+        if (o.a != first.operands.a || o.b != first.operands.b)
             return fail_all(lanes, "lanes of a wgmma have different operands");
     }
     if (!w.has_begun) return fail_all(lanes, "a wgmma without a wgmma.fence before its group");
-    if (!w.under_way.empty() && w.sums[0] != first.sums)
-        return fail_all(lanes, "a wgmma while one with other sums is under way");
     if (const char* const failure =
-            each_piece_of(first.product, first.warp, first.shared_bytes,
+            each_piece_of(first.operands, first.columns, first.warp, first.shared_bytes,
                           [](size_t piece) { return shared_pieces().product_starts(piece); }))
         return fail_all(lanes, failure);
-    if (w.under_way.empty())
-        for (int lane = 0; lane < 32; ++lane) {
-            w.sums[size_t(lane)] = static_cast<Call*>(lanes[lane])->sums;
-            for (int i = 0; i < WarpProducts::sums_of_lane; ++i) {
-                value_of_lane(w, lane, i) = w.sums[size_t(lane)][i];
-                w.sums[size_t(lane)][i] = std::numeric_limits<float>::quiet_NaN();
-            }
-        }
-    w.under_way.push_back(first.product);
-    w.under_way.back().group = w.groups;
+    WarpProducts::SumSet& set = take_sums(w, lanes);
+    if (set.columns != first.columns)
+        return fail_all(lanes, "a wgmma to sums of another width, which are under way");
+    if (!first.operands.adds && set.products > 0)
+        return fail_all(lanes, "a wgmma that does not add, to sums that are under way");
+    ++set.products;
+    WarpProducts::Product& product = w.under_way.emplace_back();
+    product.operands = first.operands;
+    product.sums = first.sums;
+    product.group = w.groups;
+    if (first.operands.registers)
+        for (size_t lane = 0; lane < 32; ++lane)
+            std::copy_n(static_cast<Call*>(lanes[lane])->operands.registers, 4,
+                        product.registers[lane].begin());
     ++w.count;
 }
 
@@ -152,45 +175,58 @@ void end_by_all(void* const* lanes) {
 // values += a b. Its loops stay inside these arrays, and checks by the sanitizers would take most of a test's
 // time.
 __attribute__((no_sanitize("address", "undefined"))) void multiply_add(
-    float (&values)[WarpProducts::rows][WarpProducts::columns],
-    const float (&a)[WarpProducts::rows][WarpProducts::depth],
-    const float (&b)[WarpProducts::depth][WarpProducts::columns]) {
+    WarpProducts::SumSet& set, const float (&a)[WarpProducts::rows][WarpProducts::depth],
+    const float (&b)[WarpProducts::depth][WarpProducts::most_columns]) {
     for (int i = 0; i < WarpProducts::rows; ++i) {
-        float sums[WarpProducts::columns] = {};
+        float sums[WarpProducts::most_columns] = {};
         for (int k = 0; k < WarpProducts::depth; ++k)
-            for (int j = 0; j < WarpProducts::columns; ++j) sums[j] += a[i][k] * b[k][j];
-        for (int j = 0; j < WarpProducts::columns; ++j) values[i][j] += sums[j];
+            for (int j = 0; j < set.columns; ++j) sums[j] += a[i][k] * b[k][j];
+        for (int j = 0; j < set.columns; ++j) set.values[i][j] += sums[j];
     }
 }
 
-void compute(WarpProducts& w, const Call& call, const WarpProducts::Product& p) {
-    constexpr int rows = WarpProducts::rows, columns = WarpProducts::columns, depth = WarpProducts::depth;
-    const Operand left(p.a, p.a_deep), right(p.b, p.b_deep);
-    float a[rows][depth], b[depth][columns];
+// An element of a in registers: "the layout of the fragment of matrix A" of wgmma's m64k16.
+float value_in_registers(const WarpProducts::Product& p, int i, int k) {
+    const uint32_t pair = p.registers[size_t(i % 8 * 4 + k % 8 / 2)][size_t(i / 8 + k / 8 * 2)];
+    return std::bit_cast<float>((k % 2 ? pair >> 16 : pair & 0xffff) << 16);
+}
+
+void compute(WarpProducts::SumSet& set, const Call& call, const WarpProducts::Product& p) {
+    constexpr int rows = WarpProducts::rows, depth = WarpProducts::depth;
+    const WarpOperands& o = p.operands;
+    const Operand left(o.a, o.a_deep), right(o.b, o.b_deep);
+    float a[rows][depth], b[depth][WarpProducts::most_columns];
     for (int k = 0; k < depth; ++k) {
         for (int i = 0; i < rows; ++i)
-            a[i][k] = value_at(call, left, unsigned(call.warp % 4 * rows) + unsigned(i), unsigned(k));
-        for (int j = 0; j < columns; ++j) b[k][j] = value_at(call, right, unsigned(j), unsigned(k));
+            a[i][k] = o.registers
+                          ? value_in_registers(p, i, k)
+                          : value_at(call, left, unsigned(call.warp % 4 * rows) + unsigned(i), unsigned(k));
+        for (int j = 0; j < set.columns; ++j) b[k][j] = value_at(call, right, unsigned(j), unsigned(k));
     }
-    multiply_add(w.values, a, b);
-    each_piece_of(p, call.warp, call.shared_bytes, [](size_t piece) {
+    multiply_add(set, a, b);
+    each_piece_of(o, set.columns, call.warp, call.shared_bytes, [](size_t piece) {
         shared_pieces().product_ends(piece);
         return static_cast<const char*>(nullptr);
     });
 }
 
+void give_sums(WarpProducts& w, WarpProducts::SumSet& set) {
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < set.columns / 2; ++i) set.of_lanes[size_t(lane)][i] = value_of_lane(set, lane, i);
+    w.sums.erase(set.of_lanes[0]);
+}
+
 void wait_by_all(void* const* lanes) {
     const Call& first = first_of(lanes);
     WarpProducts& w = warp_products(first.warp);
-    if (w.under_way.empty()) return;
     size_t done = 0;
-    while (done < w.under_way.size() && w.under_way[done].group < w.groups - first.groups)
-        compute(w, first, w.under_way[done++]);
+    for (; done < w.under_way.size() && w.under_way[done].group < w.groups - first.groups; ++done) {
+        const WarpProducts::Product& product = w.under_way[done];
+        WarpProducts::SumSet& set = w.sums.at(product.sums);
+        compute(set, first, product);
+        if (--set.products == 0) give_sums(w, set);
+    }
     w.under_way.erase(w.under_way.begin(), w.under_way.begin() + ptrdiff_t(done));
-    if (!w.under_way.empty()) return;
-    for (int lane = 0; lane < 32; ++lane)
-        for (int i = 0; i < WarpProducts::sums_of_lane; ++i)
-            w.sums[size_t(lane)][i] = value_of_lane(w, lane, i);
 }
 
 void call_together(Collective run, const char* what, Call call) {
@@ -213,10 +249,11 @@ void begin_products() {
     call_together(begin_by_all, "wgmma.fence", {});
 }
 
-void start_product(float* sums, uint64_t a, uint64_t b, bool a_deep, bool b_deep) {
+void start_product(float* sums, int columns, const WarpOperands& operands) {
     Call call = {};
     call.sums = sums;
-    call.product = {a, b, a_deep, b_deep, 0};
+    call.columns = columns;
+    call.operands = operands;
     call_together(start_by_all, "wgmma", call);
 }
 

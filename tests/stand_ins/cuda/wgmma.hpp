@@ -9,12 +9,13 @@
 // - a copy over an operand of a product that is not waited for, or over bytes of another copy under way;
 // - products without the fence before them, of which a warpgroup's warps start different numbers, or that are
 //   under way when a thread ends.
-// A warp has one set of sums under way at a time.
+// A warp may have several sets of sums under way. It gets a set when all of its products are done.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace coeus::emulation {
@@ -23,10 +24,17 @@ namespace coeus::emulation {
 /// 1024.
 unsigned shared_address(const void* memory);
 
-/// wgmma.fence, .mma_async (m64n256k16 of bf16 with float sums, 128 for each thread), .commit_group and
-/// .wait_group. All lanes of a warp make the same calls. `deep`: K-major.
+/// Operands of a product: descriptors, or for a the lane's registers. `deep`: K-major; registers are.
+struct WarpOperands {
+    const uint32_t* registers = nullptr;
+    uint64_t a = 0, b = 0;
+    bool a_deep = true, b_deep = true;
+    bool adds = true;  ///< to the sums, which are not read otherwise
+};
+/// wgmma.fence, .mma_async (m64k16 of bf16 with so many columns of float sums, of which each thread has half
+/// as many as there are columns), .commit_group and .wait_group. All lanes of a warp make the same calls.
 void begin_products();
-void start_product(float* sums, uint64_t a, uint64_t b, bool a_deep, bool b_deep);
+void start_product(float* sums, int columns, const WarpOperands& operands);
 void end_products();
 void wait_for_products(int groups);
 
@@ -62,16 +70,22 @@ private:
 
 /// The products of a warp.
 struct WarpProducts {
-    static constexpr int rows = 16, columns = 256, depth = 16, sums_of_lane = 128;
+    static constexpr int rows = 16, most_columns = 256, depth = 16;
+    /// Sums of products under way.
+    struct SumSet {
+        std::array<float*, 32> of_lanes = {};  ///< where the lanes want them
+        int columns = 0, products = 0;
+        float values[rows][most_columns] = {};
+    };
     struct Product {
-        uint64_t a, b;
-        bool a_deep, b_deep;
+        WarpOperands operands;
+        std::array<std::array<uint32_t, 4>, 32> registers;  ///< of the lanes, if a is there
+        float* sums;                                        ///< of lane 0: which set
         int group;
     };
     std::vector<Product> under_way;
-    std::array<float*, 32> sums = {};  ///< where the lanes want them
-    float values[rows][columns] = {};
-    int groups = 0;  ///< that have ended
+    std::map<const float*, SumSet> sums;  ///< by lane 0's
+    int groups = 0;                       ///< that have ended
     size_t count = 0;
     bool has_begun = false;
 };

@@ -46,7 +46,7 @@ const std::vector<Walk> table = {
     {"debug", so, {"deterministic=true"}},
     {"debug", idle, {"deterministic=false", "deterministic_warn_only=true", "spmd_typechecking=true",
         "detect_anomaly=true", "batch_invariant=true", "enable_structured_logging=true"}},
-    {"kernels", works, {"autotune=false", "autotune_recheck=true", "sm_margin=16", "allow_tf32=true", "attention=own", "attention=cudnn", "deterministic=false", "experts=mma", "experts=wgmma", "experts=tma", "experts_in_8_bits=true", "experts_in_8_bits=false", "stream_priorities=false", "logits_chunk_mib=512"}},
+    {"kernels", works, {"autotune=false", "autotune_recheck=true", "sm_margin=16", "allow_tf32=true", "attention=own", "attention=mma", "attention=cudnn", "attention=cudnn_forward", "deterministic=false", "experts=mma", "experts=wgmma", "experts=tma", "experts_in_8_bits=true", "experts_in_8_bits=false", "stream_priorities=false", "logits_chunk_mib=512"}},
     {"profiling", works, {"kernels=true"}},
     {"profiling", works, {"enable_profiling=true", "save_traces_folder=x", "profile_freq=9", "profiler_active=2",
         "profiler_warmup=2", "enable_memory_snapshot=true", "memory_snapshot_freq=1", "save_memory_snapshot_folder=x",

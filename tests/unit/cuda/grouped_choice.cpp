@@ -3,8 +3,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/kernels/product_options.hpp"
-#include "gpu/gpu.hpp"
-#include "stand_ins/cuda/cuda.h"
+#include "pretended_gpu.hpp"
 #include "stand_ins/cuda/runtime.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -91,12 +90,6 @@ struct Architecture {
     explicit Architecture(int number) : before(std::exchange(emulation::architecture, number)) {}
     ~Architecture() { emulation::architecture = before; }
     int before;
-};
-
-/// While it lives, the driver is too old to describe matrices.
-struct WithoutMaps {
-    WithoutMaps() { emulation::has_tensor_maps = false; }
-    ~WithoutMaps() { emulation::has_tensor_maps = true; }
 };
 
 void check(const Seen& seen, const std::string& kernels, const std::string& warning) {

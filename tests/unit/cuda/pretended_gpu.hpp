@@ -3,6 +3,7 @@
 
 #include "gpu/gpu.hpp"
 #include "stand_ins/cuda/cublasLt.h"
+#include "stand_ins/cuda/cuda.h"
 
 namespace coeus::test {
 
@@ -24,6 +25,14 @@ public:
 
 private:
     std::unique_ptr<Device> gpu_;
+};
+
+/// While it lives, the driver is too old to describe matrices.
+struct WithoutMaps {
+    WithoutMaps() { emulation::has_tensor_maps = false; }
+    ~WithoutMaps() { emulation::has_tensor_maps = true; }
+    WithoutMaps(const WithoutMaps&) = delete;
+    WithoutMaps& operator=(const WithoutMaps&) = delete;
 };
 
 }  // namespace coeus::test

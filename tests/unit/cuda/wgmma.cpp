@@ -102,6 +102,50 @@ void check_product() {
     CHECK(wrong == 0);
 }
 
+// The left operand in registers, as "the layout of the fragment of matrix A" has it, and fewer columns.
+template <int columns, bool right_deep>
+void check_product_of_registers() {
+    const WholeOperands o;
+    const std::vector<bf16> right = in_layout(o.right, right_deep, right_columns);
+    std::vector<float> result(size_t(left_rows) * columns);
+    run_warpgroup([&] {
+        bf16* const memory = first_panel(shared_memory());
+        copy_all(memory, right);
+        end_copies();
+        wait_for_copies_to_multiply<0>();
+        __syncthreads();
+        const int row = int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4,
+                  column = int(threadIdx.x) % 4 * 2;
+        Sums sums[columns / 8] = {};
+        begin_products();
+        for (int at = 0; at < step_depth; at += warpgroup_depth) {
+            const auto pair = [&](int i, int depth) {
+                const auto element = [&](int place) {
+                    return float(o.left[size_t(i * step_depth + at + place)]);
+                };
+                return pair_of(element(depth), element(depth + 1));
+            };
+            const Fragment left = {
+                {pair(row, column), pair(row + 8, column), pair(row, column + 8), pair(row + 8, column + 8)}};
+            start_product<right_deep>(sums, left, operand_of<right_deep>(memory, at));
+        }
+        end_products();
+        wait_for_products<0>();
+        for (int i = 0; i < columns / 2; ++i)
+            result[size_t((row + i / 2 % 2 * 8) * columns + i / 4 * 8 + column + i % 2)] =
+                sums[i / 4].values[i % 4];
+    });
+    size_t wrong = 0;
+    for (size_t i = 0; i < left_rows; ++i)
+        for (size_t j = 0; j < columns; ++j) {
+            float expected = 0;
+            for (size_t depth = 0; depth < step_depth; ++depth)
+                expected += float(o.left[i * step_depth + depth]) * float(o.right[j * step_depth + depth]);
+            wrong += result[i * columns + j] != expected;
+        }
+    CHECK(wrong == 0);
+}
+
 // What a thread does between the copies and the end of a kernel that is right otherwise.
 struct KernelSteps {
     std::function<void()> after_copies = [] { wait_for_copies_to_multiply<0>(); };
@@ -138,6 +182,12 @@ TEST_CASE("wgmma: products of operands in both layouts, with sums at the places 
     check_product<true, false>();
     check_product<false, true>();
     check_product<false, false>();
+}
+
+TEST_CASE("wgmma: products of rows in registers, with 64, 128 and 192 columns") {
+    check_product_of_registers<64, true>();
+    check_product_of_registers<128, false>();
+    check_product_of_registers<192, false>();
 }
 
 TEST_CASE("wgmma: places in a panel are those of the 128-byte swizzle") {
@@ -195,7 +245,7 @@ TEST_CASE("wgmma: copies of adjacent words may be under way together, two of the
     CHECK_THROWS_WITH(copy_words(2), Catch::Contains("a copy overwrites another that is under way"));
 }
 
-TEST_CASE("wgmma: all warps of a warpgroup multiply, and each has one set of sums under way") {
+TEST_CASE("wgmma: all warps of a warpgroup multiply, and each gets a set of sums when it is done") {
     const WholeOperands o;
     const auto run_products =
         [&](const std::function<void(const std::function<void(WarpgroupSums&)>&)>& body) {
@@ -222,11 +272,37 @@ TEST_CASE("wgmma: all warps of a warpgroup multiply, and each has one set of sum
                           wait_for_products<0>();
                       }),
                       Catch::Contains("different numbers of wgmma"));
+    bool first_is_there = false, second_is_there = true;
+    run_products([&](const auto& product) {
+        WarpgroupSums sums = {}, others = {};
+        product(sums);
+        product(others);
+        wait_for_products<1>();
+        if (threadIdx.x == 0) {
+            first_is_there = !std::isnan(sums[0].values[0]);
+            second_is_there = !std::isnan(others[0].values[0]);
+        }
+        wait_for_products<0>();
+    });
+    CHECK(first_is_there);
+    CHECK_FALSE(second_is_there);
     CHECK_THROWS_WITH(run_products([](const auto& product) {
-                          WarpgroupSums sums = {}, others = {};
+                          WarpgroupSums sums = {};
                           product(sums);
-                          product(others);
-                          wait_for_products<0>();
+                          const bf16* const memory = first_panel(shared_memory());
+                          begin_products();
+                          start_product<true, true>(reinterpret_cast<Sums(&)[8]>(sums),
+                                                    operand_of<true>(memory, 0),
+                                                    operand_of<true>(memory + panel_elements, 0));
                       }),
-                      Catch::Contains("one with other sums is under way"));
+                      Catch::Contains("to sums of another width, which are under way"));
+    CHECK_THROWS_WITH(run_products([](const auto& product) {
+                          WarpgroupSums sums = {};
+                          product(sums);
+                          const bf16* const memory = first_panel(shared_memory());
+                          begin_products();
+                          start_product<true, true, false>(sums, operand_of<true>(memory, 0),
+                                                           operand_of<true>(memory + panel_elements, 0));
+                      }),
+                      Catch::Contains("does not add, to sums that are under way"));
 }

@@ -121,6 +121,31 @@ from = "x"
     CHECK(rates.seconds(attention("attention", "cudnn", 8192, 1e9))->seconds == Approx(1e9 / 400e9));
     CHECK(rates.seconds(attention("attention_backward", "cudnn", 8192, 1e9))->seconds == Approx(0.02));
     CHECK_FALSE(rates.seconds(attention("attention_backward", "own", 1024, 1e9)).has_value());
+    CHECK_FALSE(rates.seconds(attention("attention_backward", "own_wgmma", 1024, 1e9)).has_value());
+}
+
+TEST_CASE("a file without points of attention by wgmma has those of our other kernels for it") {
+    const std::string by_mma = R"(
+[[attention]]
+type = "bf16"
+kernel = "own"
+backward = 100e9
+from = "x"
+)",
+                      by_wgmma = R"(
+[[attention]]
+type = "bf16"
+kernel = "own_wgmma"
+backward = 200e9
+from = "x"
+)";
+    const auto seconds_with = [](const std::string& tables, const char* kernel) {
+        const MachineFile machine = machine_with(tables);
+        return Rates(machine).seconds(attention("attention_backward", kernel, 1024, 1e9))->seconds;
+    };
+    CHECK(seconds_with(by_mma, "own_wgmma") == Approx(0.01));
+    CHECK(seconds_with(by_mma + by_wgmma, "own_wgmma") == Approx(0.005));
+    CHECK(seconds_with(by_mma + by_wgmma, "own") == Approx(0.01));
 }
 
 TEST_CASE("other kernels take their bytes over a bandwidth, and exact calls count first") {

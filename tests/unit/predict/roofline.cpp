@@ -332,6 +332,29 @@ TEST_CASE("context parallel: steps whose attention cuDNN computes in blocks take
     }
 }
 
+TEST_CASE("without cuDNN's backward no workspace is planned for it, and Hopper has the rate of wgmma") {
+    const auto with = [](const char* attention) {
+        return planned("roofline_c.toml", 1, {std::string("--kernels.attention=") + attention});
+    };
+    const auto workspace_of = [](const PlannedDeck& p) {
+        return Engine(p.model, p.options).layer_memory().workspace;
+    };
+    PlannedDeck forward = with("cudnn_forward");
+    CHECK(workspace_of(forward) < workspace_of(with("auto")) - (int64_t(1) << 30));
+    for (const char* own : {"own", "mma"}) CHECK(workspace_of(with(own)) <= workspace_of(forward));
+
+    MachineFile machine = machine_of_gpu("h200");
+    std::erase_if(machine.attention, [](const MachineFile::Attention& a) { return a.kernel == "own_wgmma"; });
+    const auto backward_of = [&] {
+        return row_of(roofline_of(forward.model, forward.options, machine), "attention, backward");
+    };
+    const double by_mma = backward_of();
+    machine.attention.push_back({.kernel = "own_wgmma", .head_dim = 128, .backward = 386e12});  // twice mma's
+    CHECK(backward_of() < 0.55 * by_mma);
+    forward.options.machine.architecture = 100;
+    CHECK(backward_of() == Approx(by_mma));
+}
+
 TEST_CASE("asynchronous tensor parallelism takes no longer than is asked for, and a dry run advises it") {
     struct Bar {
         const char *shards, *ranks;

@@ -8,6 +8,7 @@
 #include "../cuda.hpp"
 #include "attention_cudnn.hpp"
 #include "attention_mma.hpp"
+#include "attention_wgmma.hpp"
 
 #include <cmath>
 
@@ -193,7 +194,8 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
         const Statistics statistics = {lse.as<const float>(), delta.as<const float>(),
                                        documents_of(document_start, s)};
         if (tensor_cores_fit(q.dtype, s, {waiting, dk, dv, dout, q, k, v}))
-            return attention_backward_mma(exec, waiting, dk, dv, dout, statistics, q, k, v, s, add_to_dq);
+            return (wgmma_computes(exec, s) ? attention_backward_wgmma : attention_backward_mma)(
+                exec, waiting, dk, dv, dout, statistics, q, k, v, s, add_to_dq);
         dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
             dispatch_out<T>(dk.dtype, [&]<class K>(K) {
                 all_gradients<Q, K, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, add_to_dq);

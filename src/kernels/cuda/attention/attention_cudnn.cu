@@ -9,6 +9,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/own_attention.hpp"
 
 #include <map>
 
@@ -278,6 +279,10 @@ std::string use_cudnn(Exec& exec) {
     throw ConfigError("{}", why);
 }
 
+void use_own_attention(Exec& exec) {
+    cuda::state_of(exec).cudnn.reset();
+}
+
 AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
     const AttentionShape& s = call.shape;
     require(cuda::state_of(exec).cudnn != nullptr, "cuDNN is not used");
@@ -285,6 +290,7 @@ AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
         return {{}, why};
     const std::optional<cuda::CudnnBackwardPart> part = cuda::backward_part(exec, s);
     if (call.is_backward && !cuda::cudnn_backward_fits(exec, call.q, call.document_start, s)) {
+        if (exec.cudnn_bytes <= cudnn_forward_bytes) return {{}, "kernels.attention = \"cudnn_forward\""};
         if (!part)
             return {
                 {},
@@ -315,10 +321,6 @@ AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
         if (!why.empty()) return {{}, why, true};
     }
     return {join(plans, "; "), {}};
-}
-
-void use_own_attention(Exec& exec) {
-    cuda::state_of(exec).cudnn.reset();
 }
 
 }  // namespace coeus

@@ -10,7 +10,7 @@
 // registers hold dq of 32 queries if keys have at most 128 columns, otherwise of 16. They hold dk and dv of
 // 16 keys if keys and values have at most 320 columns together. For wider heads two warps share the keys:
 // both compute the scores, and each sums half of the columns.
-#include "attention_mma.hpp"
+#include "attention_gradients.hpp"
 
 #include <algorithm>
 #include <type_traits>
@@ -38,12 +38,6 @@ constexpr int64_t key_block_bytes() {
            4 * passing_rows<Widths>() * int64_t(sizeof(float));
 }
 
-/// Turns a query's score and its product of dout and v into P and dS, without the factor `scale`.
-__device__ inline void weigh(float& score, float& product, float factor, float lse, float delta) {
-    score = power_of_2(factor * score - float(log2_e) * lse);
-    product = score * (product - delta);
-}
-
 /// Sets to zero where `is_hidden(row, column)`, for the lane's two rows (0 and 1) and the columns of the
 /// tile.
 template <int column_tiles, class F>
@@ -55,33 +49,6 @@ __device__ void hide(Sums (&weights)[column_tiles], Sums (&products)[column_tile
             if (is_hidden(i / 2, c * 8 + Lane().column + i % 2))
                 weights[c].values[i] = products[c].values[i] = 0;
     }
-}
-
-/// Sets the products of one of a lane's rows to zero where the query does not see the key.
-template <int column_tiles>
-__device__ void hide(Sums (&products)[column_tiles], int half, int first_key, const RowRange& seen) {
-    const int begin = seen.begin, end = seen.end;
-    COEUS_UNROLL
-    for (int c = 0; c < column_tiles; ++c) {
-        COEUS_UNROLL
-        for (int j = 0; j < 2; ++j) {
-            const int key = first_key + c * 8 + Lane().column + j;
-            if (key < begin || key >= end) products[c].values[2 * half + j] = 0;
-        }
-    }
-}
-
-/// What a block needs of each of its queries, besides q and dout.
-struct QueryRow {
-    float lse, delta;
-    RowRange seen;
-};
-__device__ inline QueryRow query_row(const Statistics& statistics, const AttentionShape& s,
-                                     const int32_t* document_start, int64_t sequence, int64_t head,
-                                     int query) {
-    if (query >= s.sequence) return {0, 0, {0, 0}};
-    const int64_t at = (head * s.batch + sequence) * s.sequence + query;
-    return {statistics.lse[at], statistics.delta[at], seen_by(s, document_start, query)};
 }
 
 /// Own rows in registers if they are kept there.
@@ -219,38 +186,6 @@ __global__ void __launch_bounds__(mma_threads)
             if (const int query = own + r * mma_rows + half * 8 + Lane().row; query < queries)
                 put_sums(dq.of(sequence, head, d).row(query), sums[r], half, float(s.scale), d, accumulate);
     }
-}
-
-/// The first of `count` rows for which `holds` is true, which must then be true for all rows after it;
-/// `count` if it is true for none.
-template <class F>
-__device__ int first_where(int count, F&& holds) {
-    int begin = 0, end = count;
-    while (begin < end) {
-        const int middle = begin + (end - begin) / 2;
-        if (holds(middle))
-            end = middle;
-        else
-            begin = middle + 1;
-    }
-    return begin;
-}
-
-/// The queries that see `count` keys from `first` on. Keys beyond the last are ignored.
-__device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* document_start, int first,
-                                      int count) {
-    const SequencePart queries = s.queries(), keys = s.keys();
-    const int64_t end = first + count < keys.count ? first + count : keys.count;
-    if (first >= end) return {{0, 0}, {0, 0}};
-    const int64_t first_index = keys.index(first), last_index = keys.index(end - 1);
-    const auto before_documents_after = [&](int64_t index) {
-        if (!hides_early_keys(s, document_start != nullptr)) return int(queries.count);
-        return first_where(int(queries.count), [&](int query) {
-            return first_key(s, document_start, queries.index(query)) > index;
-        });
-    };
-    return {{int(queries.below(first_index)), before_documents_after(last_index)},
-            {int(queries.below(last_index)), before_documents_after(first_index)}};
 }
 
 template <class O, class Widths>
