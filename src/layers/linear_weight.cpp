@@ -23,20 +23,31 @@ WeightPart::WeightPart(const Storage& storage, int64_t first_output, int param)
 // The largest magnitude of a whole parameter, and the scale of weights that are kept in 8 bits, are computed
 // after each update (state/one_scale_weights.hpp).
 Tensor WeightPart::operand(Ctx& c, const Form& form) const {
-    Tensor w = storage_->w.slice_rows(first_row_, rows_);
+    Tensor w = rows_of_storage();
     if (!form.is_8_bit()) return w;
-    if (is_8_bit_float(w.dtype)) {
+    if (is_kept_in_8_bits()) {
         w.groups = ScaleGroups::one;
         w.scale = storage_->one_scales[size_t(std::max(0, param_))].scale.data;
         return w;
     }
-    if (form.groups == ScaleGroups::one)
-        return as_operand(c, w, form, storage_->one_scales[size_t(std::max(0, param_))].largest);
+    if (form.groups == ScaleGroups::one) return as_operand(c, w, form, largest());
+    return as_operand(c, w, form, division(c));
+}
+
+Division WeightPart::division(const Ctx& c) const {
     const Split split = storage_->params().front().shard.tp;
-    return as_operand(c, w, form,
-                      {.row_ranks = alone(),
-                       .other_row_ranks = split == Split::rows ? c.tp : alone(),
-                       .column_ranks = split == Split::cols ? c.tp : alone()});
+    return {.row_ranks = alone(),
+            .other_row_ranks = split == Split::rows ? c.tp : alone(),
+            .column_ranks = split == Split::cols ? c.tp : alone()};
+}
+
+Operand WeightPart::for_input_gradient(Ctx& c) const {
+    const Form& form = forms_.w_of_dgrad;
+    if (!form.is_8_bit() || is_kept_in_8_bits()) return operand(c, form);
+    if (form.groups == ScaleGroups::one) return operand_by_columns(c, rows_of_storage(), form, largest());
+    const Division by = division(c);
+    return is_transposed_by_columns(c, form, by) ? operand_by_columns(c, rows_of_storage(), form, by)
+                                                 : as_operand(c, rows_of_storage(), form, by);
 }
 
 LinearWeight::LinearWeight(const std::vector<const Storage*>& storages) {

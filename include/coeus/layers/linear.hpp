@@ -27,8 +27,8 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
     /// The same in two steps, between which a layer may compute something that needs no tensor-parallel
     /// ranks: recalls the input, whose rows the weight gradient needs, and begins to gather them.
-    Tensor recall_input(Ctx& c) const;
-    Tensor backward(Ctx& c, Tensor dy, Tensor recalled) const;
+    Operand recall_input(Ctx& c) const;
+    Tensor backward(Ctx& c, Tensor dy, Operand recalled) const;
 
 private:
     LinearWeight weight_;
