@@ -59,6 +59,8 @@ cuda:
 	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_rows gpu_gemm gpu_attention gpu_grouped gpu_collectives
+	@# the tables are of these objects, not of those that files left behind which moved
+	@ninja -C build-cuda -t cleandead >/dev/null
 	@tools/kernel_resources.py build-cuda || [ $$? = 77 ]
 	@tools/kernel_instructions.py build-cuda || [ $$? = 77 ]
 

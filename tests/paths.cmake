@@ -5,7 +5,7 @@ get_filename_component(mpirun "${COEUS_MPIRUN}" NAME) # no path, so that the tes
 set(paths "mpirun ${mpirun} ${coeus_mpirun_flags}\nsource ${PROJECT_SOURCE_DIR}\ncache ${CMAKE_CURRENT_BINARY_DIR}/cache\n")
 foreach(pair program=coeus_program emulated_program=coeus_emulated naps=coeus_naps exits=coeus_exits counter=coeus_counter
         disk=coeus_disk bad_reads=coeus_bad_reads hosts=coeus_hosts nvml=coeus_nvml_stand_in nccl=nccl_stand_in nccl_unsplit=nccl_unsplit
-        nccl_old=nccl_old nccl_partial=nccl_partial)
+        nccl_old=nccl_old nccl_partial=nccl_partial nccl_shared=nccl_shared nccl_emulated=nccl_emulated)
     string(REPLACE "=" ";" pair ${pair})
     list(GET pair 0 name)
     list(GET pair 1 target)

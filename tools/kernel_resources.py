@@ -92,12 +92,17 @@ def reports(folder):
     objects = sorted(folder.glob("CMakeFiles/coeus_cuda*.dir/**/*.cu.o"))
     if not objects:
         raise Refused(f"{folder} has no CUDA kernels: it is not a build made by `make cuda`")
-    found = {}
+    found, origin = {}, {}
     for path in objects:
         report = path.with_name(path.name + ".ptxas")
         if not report.exists():
             raise Refused(f"there is no {report}: delete {path} and build again")
-        found |= parsed(path.name.removesuffix(".cu.o"), report.read_text())
+        for kernel, used in parsed(path.name.removesuffix(".cu.o"), report.read_text()).items():
+            # a file that moved to another folder leaves its object behind
+            if kernel in found:
+                raise Refused(f"{origin[kernel]} and {path} have the same kernel {kernel[0]}: one of them is of an "
+                              f"earlier build, which `ninja -C {folder} -t cleandead` deletes")
+            found[kernel], origin[kernel] = used, path
     return found
 
 

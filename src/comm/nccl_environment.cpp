@@ -61,6 +61,10 @@ void set_launch_order(bool implicit) {
     if (!launch_order_asked_by_user()) setenv(order, implicit ? "1" : "0", 1);
 }
 
+bool shared_gpus_allowed_by_user() {
+    return std::strtol(variable("NCCL_MULTI_RANK_GPU_ENABLE").c_str(), nullptr, 10) != 0;
+}
+
 int max_ctas_asked_by_user() {
     constexpr long most = 1024;  // more than any GPU's kernel has
     return int(std::clamp(std::strtol(variable("NCCL_MAX_CTAS").c_str(), nullptr, 10), 0L, most));

@@ -20,6 +20,17 @@ void check(cudaError_t status, const char* call) {
 }
 #define COEUS_CHECK_CUDA(call) check(call, #call)
 
+// The first calls for a GPU fail if another process has it for itself or has left no memory.
+void check_opened(cudaError_t status, int number) {
+    if (status == cudaSuccess) return;
+    cudaGetLastError();
+    throw SystemError(
+        fmt::format("GPU {} cannot be opened: {}. If another process has it for itself (its compute mode) or "
+                    "holds its memory, `nvidia-smi` names it: end it, or choose another GPU "
+                    "(CUDA_VISIBLE_DEVICES)",
+                    gpu_bus_id(number), cudaGetErrorString(status)));
+}
+
 __global__ void any_kernel() {}
 
 // All kernels are built for the same GPUs, so one of them tells whether this GPU is among them. Returns true
@@ -212,13 +223,15 @@ private:
 class Gpu : public Device {
 public:
     Gpu(int number, const GpuOptions& options) : number_(number), options_(options) {
-        COEUS_CHECK_CUDA(cudaSetDevice(number));
+        check_opened(cudaSetDevice(number), number);
         if (options.waiting == Waiting::asleep)
             COEUS_CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
         COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
         name_ = properties_.name;
         compiles_kernels_ = compiles_kernels_for(properties_);
-        free_bytes_ = free_now();
+        size_t total = 0, free = 0;
+        check_opened(cudaMemGetInfo(&free, &total), number);
+        free_bytes_ = int64_t(free);
     }
 
     Backend backend() const override { return Backend::cuda; }

@@ -147,51 +147,51 @@ LaunchOrder planned_order(const MachineFile& machine, const EngineOptions& optio
 }
 
 // A step of one local batch, and how much longer one of two takes.
-Roofline roofline_of(const ModelConfig& config, const EngineOptions& asked, const MachineFile& machine,
+Roofline roofline_of(const ModelConfig& config, const EngineOptions& options, const MachineFile& machine,
                      LaunchOrder order, bool in_tf32) {
-    const EngineOptions options = with_copies(asked, machine);
-    const Rates rates(machine, options.machine.nvls);
-    const Recording one = record_step(config, with_local_batches(options, 1)),
-                    two = record_step(config, with_local_batches(options, 2));
-    const Played first = play(one, rates, options.graphs, order),
-                 both = play(two, rates, options.graphs, order);
+    const EngineOptions planned = with_copies(options, machine);
+    const Rates rates(machine, planned.machine.nvls);
+    const Recording one = record_step(config, with_local_batches(planned, 1)),
+                    two = record_step(config, with_local_batches(planned, 2));
+    const Played first = play(one, rates, planned.graphs, order),
+                 both = play(two, rates, planned.graphs, order);
     Roofline all;
     for (const auto& [name, seconds] : both.seconds) {
         const double of_first = first.seconds.contains(name) ? first.seconds.at(name) : 0;
         if (seconds > 0) all.rows.push_back({name, seconds - of_first, 2 * of_first - seconds});
     }
-    const double for_stages = stage_waits_of(options, first, both);
+    const double for_stages = stage_waits_of(planned, first, both);
     if (for_stages > 0) all.rows.push_back({stage_waits, for_stages, 0});
     std::ranges::stable_sort(all.rows, {}, [](const RooflineRow& row) { return class_order(row.name); });
     all.local_batch = both.total - first.total + for_stages;
     all.once = 2 * first.total - both.total;
-    all.pipeline_rank = options.mesh.coordinate(options.rank, axis::pp);
+    all.pipeline_rank = planned.mesh.coordinate(planned.rank, axis::pp);
     all.order = order;
     all.communication = communication_of(first, both);
-    if (carrying_communicators(options.mesh) > 1) {
+    if (carrying_communicators(planned.mesh) > 1) {
         const LaunchOrder other =
             order == LaunchOrder::serial ? LaunchOrder::overlapped : LaunchOrder::serial;
-        const Played of_one = play(one, rates, options.graphs, other),
-                     of_two = play(two, rates, options.graphs, other);
+        const Played of_one = play(one, rates, planned.graphs, other),
+                     of_two = play(two, rates, planned.graphs, other);
         all.other = {.order = other,
-                     .local_batch = of_two.total - of_one.total + stage_waits_of(options, of_one, of_two),
+                     .local_batch = of_two.total - of_one.total + stage_waits_of(planned, of_one, of_two),
                      .once = 2 * of_one.total - of_two.total};
         for (const CommunicationRow& row : communication_of(of_one, of_two)) {
             all.other->exposed += row.exposed;
             all.other->exposed_once += row.exposed_once;
         }
     }
-    if (options.mesh.tp > 1) all.other_tokens = other_tokens_of(config, options, rates, order);
-    all.local_batches = options.accumulation;
-    all.tokens = double(options.training.count()) / options.mesh.size(axis::pp | axis::cp | axis::tp);
+    if (planned.mesh.tp > 1) all.other_tokens = other_tokens_of(config, planned, rates, order);
+    all.local_batches = planned.accumulation;
+    all.tokens = double(planned.training.count()) / planned.mesh.size(axis::pp | axis::cp | axis::tp);
     all.in_tf32 = in_tf32;
-    if (!in_tf32) all.at_peak = seconds_at_peak(config, options, machine, all.tokens);
+    if (!in_tf32) all.at_peak = seconds_at_peak(config, planned, machine, all.tokens);
     all.launches = two.launches() - one.launches();
     all.launches_once = one.launches() - all.launches;
     const int64_t beside = two.launches_beside() - one.launches_beside();
     // the local batches between the first and the last share a graph
-    if (options.graphs)
-        all.graph_nodes = std::min<int64_t>(options.accumulation, 3) * (all.launches + beside) +
+    if (planned.graphs)
+        all.graph_nodes = std::min<int64_t>(planned.accumulation, 3) * (all.launches + beside) +
                           all.launches_once + one.launches_beside() - beside;
     all.by_data_sheet.assign(both.at_peak.begin(), both.at_peak.end());
     all.left_out.assign(both.left_out.begin(), both.left_out.end());

@@ -2,6 +2,7 @@
 #include "gpu_placement.hpp"
 
 #include "coeus/base/host_name.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
@@ -76,6 +77,24 @@ GpuPlacement place_on_gpu(const Communicator& world, int local_rank, int local_s
             "with srun --distribution=block:block, or with mpirun --bind-to none",
             first.text, first.ranks, world.size());
     return placement;
+}
+
+std::string foreign_memory_warning(const Communicator& world, const std::string& bus_id,
+                                   const std::string& nvml) {
+    constexpr uint64_t of_the_driver = uint64_t(2) << 30;  // the driver itself keeps up to 1 GiB
+    GpuSample sample;
+    if (const auto gpu = GpuMonitor::of_bus_id(bus_id, nvml)) sample = gpu->sample();
+    const uint64_t used = sample.memory_used.value_or(0), total = sample.memory_total.value_or(0);
+    const FirstText first = first_text(
+        world, used > of_the_driver
+                   ? fmt::format("starts on GPU {} of host {}, of whose {} other processes hold {}", bus_id,
+                                 host_name(), bytes_text(double(total)), bytes_text(double(used)))
+                   : "");
+    if (first.ranks == 0) return "";
+    return fmt::format(
+        "{} ({} of {} ranks have such a GPU). `nvidia-smi` lists them: end them, or choose another GPU "
+        "(CUDA_VISIBLE_DEVICES)",
+        first.text, first.ranks, world.size());
 }
 
 std::string isolation_warning(const Communicator& world, const std::vector<GpuOfRank>& gpus,

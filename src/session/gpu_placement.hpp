@@ -32,6 +32,11 @@ struct GpuPlacement {
 GpuPlacement place_on_gpu(const Communicator& world, int local_rank, int local_size, int gpus,
                           const std::filesystem::path& root = "/");
 
+/// A warning if other processes hold more than 2 GiB of a rank's GPU; else "". The same on all ranks. `nvml`:
+/// the driver's library, which may be absent. Collective; called before this run uses the GPUs.
+std::string foreign_memory_warning(const Communicator& world, const std::string& bus_id,
+                                   const std::string& nvml = GpuMonitor::default_library);
+
 /// A warning if a rank cannot open the GPU of another rank of its host, which keeps NCCL from using NVLink
 /// between them; else "". The same on all ranks. `nvml`: the driver's library. Collective.
 std::string isolation_warning(const Communicator& world, const std::vector<GpuOfRank>& gpus,

@@ -41,31 +41,75 @@ std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::str
     return nccl;
 }
 
-// Turns NVLS off if the deck wants the same sums in each run and no rank's user wants NVLS.
-void settle_nvls(RankTransport& nccl, const Config& config, const Communicator& world) {
+// The first rank whose user asks for NVLS, and how; -1: none.
+struct AskedNvls {
+    int rank = -1;
+    std::string text;
+};
+AskedNvls asked_nvls(const Communicator& world) {
     const std::string own = nvls_asked_by_user();
     const int64_t none = world.size(),
                   first = -world.all_reduce(own.empty() ? -none : -int64_t(world.rank()), Reduce::max);
-    nccl.nvls = first < none || !config.comm.deterministic;
+    if (first == none) return {};
+    return {int(first), broadcast_text(world, own, int(first))};
+}
+
+// Turns NVLS off if the deck wants the same sums in each run and no rank's user wants NVLS.
+void settle_nvls(RankTransport& nccl, const Config& config, const Communicator& world) {
+    const AskedNvls asked = asked_nvls(world);
+    nccl.nvls = asked.rank >= 0 || !config.comm.deterministic;
     if (!nccl.nvls) turn_nvls_off();
     if (!config.comm.deterministic) {
         nccl.text += ", with NVLS if it suits: comm.deterministic = false";
     } else if (!nccl.nvls) {
         nccl.text += ", without NVLS: comm.deterministic";
     } else {
-        const std::string asked = broadcast_text(world, own, int(first));
-        nccl.text += ", with NVLS: " + asked;
+        nccl.text += ", with NVLS: " + asked.text;
         nccl.warnings.push_back(fmt::format(
             "{} is set on rank {}, so NCCL may sum in NVLink's switches (NVLS), and sums may differ from run "
             "to run. Unset the variable, or set comm.deterministic = false to allow this",
-            asked, first));
+            asked.text, asked.rank));
     }
+}
+
+int least_of_all(const Communicator& world, int number) {
+    return int(-world.all_reduce(-int64_t(number), Reduce::max));
+}
+
+// Ranks share a GPU, as `shared` says, and the deck asks for NCCL. ConfigError unless NCCL is new enough,
+// every rank's user allows it, and nothing asks for NVLS. `why`: if there is no NCCL.
+void require_sharing_allowed(const std::string& shared, const std::optional<NcclLibrary>& nccl,
+                             const std::string& why, const Config& config, const Communicator& world) {
+    constexpr const char* allow = "NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank, for tests only";
+    const auto refuse = [&](const std::string& reason) {
+        throw ConfigError(
+            "comm.transport = \"nccl\": {}; {}; start at most one rank per GPU, or set comm.transport = "
+            "\"staged\"",
+            shared, reason);
+    };
+    if (!nccl) refuse(fmt::format("NCCL 2.30 and newer allow that with {}, but {}", allow, why));
+    const int version = least_of_all(world, nccl->version());
+    const std::string name = "NCCL " + nccl_version_text(version);
+    if (version < first_nccl_with_shared_gpus)
+        refuse(fmt::format("{} refuses that, 2.30 and newer allow it with {}", name, allow));
+    if (least_of_all(world, int(shared_gpus_allowed_by_user())) == 0)
+        refuse(fmt::format("{} allows that only with {}", name, allow));
+    if (!config.comm.deterministic)
+        throw ConfigError(
+            "comm.deterministic = false: it allows NVLS, but {}, and NCCL has no NVLS for ranks that share a "
+            "GPU; set comm.deterministic = true",
+            shared);
+    if (const AskedNvls asked = asked_nvls(world); asked.rank >= 0)
+        throw ConfigError(
+            "{} is set on rank {}, but {}, and NCCL has no NVLS for ranks that share a GPU; unset the "
+            "variable",
+            asked.text, asked.rank, shared);
 }
 
 // Decides whether NCCL orders the operations of its communicators, by the oldest versions of all ranks.
 void settle_launch_order(RankTransport& nccl, const Config& config, const Communicator& world,
                          const Device& device) {
-    const auto least = [&](int number) { return int(-world.all_reduce(-int64_t(number), Reduce::max)); };
+    const auto least = [&](int number) { return least_of_all(world, number); };
     const std::optional<bool> own = launch_order_asked_by_user();
     const bool any_off = world.all_reduce(int64_t(own == false), Reduce::max) != 0,
                any_on = world.all_reduce(int64_t(own == true), Reduce::max) != 0;
@@ -110,18 +154,24 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
     const std::string by_host = "pinned host memory";
     if (config.comm.transport == "staged") return {.text = by_host};
     const std::string shared = sharing_text(gpus_of_ranks(world, device));
-    if (!shared.empty()) {
-        if (asks)
-            throw ConfigError(
-                "comm.transport = \"nccl\": {}; start at most one rank per GPU, or set comm.transport = "
-                "\"staged\"",
-                shared);
-        return {.text = by_host + ": " + shared};
+    if (!shared.empty() && !asks) {
+        const bool allowed = least_of_all(world, int(shared_gpus_allowed_by_user())) != 0;
+        return {.text = fmt::format("{}: {}{}", by_host, shared,
+                                    allowed ? ". NCCL_MULTI_RANK_GPU_ENABLE is set, but NCCL connects such "
+                                              "ranks only with comm.transport = \"nccl\""
+                                            : "")};
     }
     std::string why;
     std::optional<NcclLibrary> nccl = load_on_all(world, library, why);
+    if (!shared.empty()) require_sharing_allowed(shared, nccl, why, config, world);
     if (nccl) {
         RankTransport found = {.nccl = nccl, .text = "NCCL " + nccl->version_text()};
+        if (!shared.empty())
+            found.warnings.push_back(
+                shared +
+                ", and NCCL connects them (NCCL_MULTI_RANK_GPU_ENABLE): this is for tests, and slow. If "
+                "operations do not end, the GPU lacks room for those of all ranks: set NCCL_MAX_CTAS = 2 or "
+                "less");
         settle_nvls(found, config, world);
         settle_launch_order(found, config, world, device);
         return found;
@@ -156,6 +206,9 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
         return;
     }
     const GpuPlacement placement = place_on_gpu(world, local_rank, local_size, gpus, root);
+    // before this run uses the GPUs
+    if (std::string warning = foreign_memory_warning(world, gpu_bus_id(placement.number)); !warning.empty())
+        warnings_.push_back(std::move(warning));
     // a thread that waits awake would take a core from NCCL's and CUDA's threads
     const Waiting waiting = placement.cores < cores_for_gpu ? Waiting::asleep : Waiting::awake;
     together(world, [&] {

@@ -2,6 +2,7 @@
 #include "coeus/session/session.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/base/user_cache.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
@@ -17,6 +18,9 @@
 #include "coeus/session/starting_point.hpp"
 #include "coeus/setup/precision_checks.hpp"
 #include "coeus/setup/run_options.hpp"
+#include "gpu_placement.hpp"
+
+#include <algorithm>
 
 namespace coeus {
 
@@ -30,6 +34,51 @@ RankMachine machine_of(const Rank& rank) {
             .cudnn_bytes = choice.attention().cudnn ? most_cudnn_bytes : 0,
             .nccl = choice.transport().nccl.has_value(),
             .nvls = choice.transport().nvls};
+}
+
+// What the ranks of this rank's GPU plan, and the least that one of them found free: some ranks look before
+// others have begun to use it. Collective.
+struct SharedMemory {
+    int64_t planned = 0, free = 0;
+};
+SharedMemory shared_memory(const Rank& rank, const MemoryPlan& plan) {
+    const Communicator& world = rank.world();
+    SharedMemory own = {.planned = plan.total(), .free = rank.device().memory_bytes()},
+                 shared = {0, own.free};
+    std::vector<SharedMemory> all(size_t(world.size()));
+    world.all_gather(Tensor(all.data(), Dtype::i64, {2 * int64_t(all.size())}),
+                     Tensor(&own, Dtype::i64, {2}));
+    const std::vector<GpuOfRank> gpus = gpus_of_ranks(world, rank.device());
+    for (size_t other = 0; other < all.size(); ++other)
+        if (gpus[other] == gpus[size_t(world.rank())]) {
+            shared.planned += all[other].planned;
+            shared.free = std::min(shared.free, all[other].free);
+        }
+    return shared;
+}
+
+// Connects the ranks, and says what the communicators take of the GPU's memory. No rank takes more of it
+// before all have looked.
+void connect(std::optional<NcclWorld>& nccl, Rank& rank, QueueWatch& watch) {
+    Mesh& mesh = rank.mesh();
+    const RankTransport& transport = rank.choice().transport();
+    const Communicator& world = mesh.world();
+    const auto bytes_in_use = [&] {
+        world.barrier();
+        const int64_t bytes = rank.device().taken_bytes();
+        world.barrier();
+        return bytes;
+    };
+    const int64_t before = bytes_in_use();
+    mesh.connect(nccl.emplace(*transport.nccl, world, rank.device(), &watch), transport.ctas);
+    const int64_t after = bytes_in_use();
+    // from NCCL 2.18 on there is one of all ranks, from which the others are split
+    const int64_t made = carrying_communicators(mesh.shape()) + (transport.nccl->comm_split ? 1 : 0);
+    if (!rank.is_first() || made == 0) return;
+    log::info("NCCL's communicators: {} of GPU memory in use before, {} after: {} each ({} are planned)",
+              bytes_text(double(before)), bytes_text(double(after)),
+              bytes_text(double(after - before) / double(made * rank.choice().sharing())),
+              bytes_text(double(nccl_bytes(2, transport.nvls) - nccl_bytes(1, transport.nvls))));
 }
 
 }  // namespace
@@ -77,16 +126,29 @@ std::vector<std::string> Session::device_lines() const {
 // Plans and hosts differ between ranks.
 void Session::require_fits() const {
     const Communicator& world = rank_.world();
-    const int64_t limit = rank_.memory_bytes(), host_limit = rank_.host_memory_bytes();
     const MemoryPlan& plan = engine_.plan();
+    const int ranks = rank_.device().is_host() ? 1 : rank_.choice().sharing();
+    const SharedMemory of_gpu = rank_.device().is_host() ? SharedMemory() : shared_memory(rank_, plan);
+    // of a GPU, a rank may use what the others do not
+    const int64_t share = rank_.memory_bytes(), host_limit = rank_.host_memory_bytes(),
+                  limit =
+                      ranks > 1 ? std::max<int64_t>(0, of_gpu.free - (of_gpu.planned - plan.total())) : share;
     const int64_t lacking = plan.total() - limit, most = world.all_reduce(lacking, Reduce::max),
                   most_on_host = world.all_reduce(plan.total(MemoryPlace::host), Reduce::max);
     together(world, [&] {
         if (lacking == most)
             coeus::require_fits(plan, limit, [&] {
-                return memory_advice(
-                    model_, engine_.options(), limit, host_limit,
-                    [&](const Alternative& advice) { return advice_holds(config_, model_, advice); });
+                const std::string together =
+                    ranks == 1
+                        ? ""
+                        : fmt::format(
+                              "The {} ranks that share this GPU need {} together, of which {} are "
+                              "free: start fewer ranks on it. ",
+                              ranks, bytes_text(double(of_gpu.planned)), bytes_text(double(of_gpu.free)));
+                return together + memory_advice(model_, engine_.options(), share, host_limit,
+                                                [&](const Alternative& advice) {
+                                                    return advice_holds(config_, model_, advice);
+                                                });
             });
         if (plan.total(MemoryPlace::host) == most_on_host) require_fits_on_host(plan, host_limit);
     });
@@ -96,8 +158,7 @@ void Session::take_memory(QueueWatch& watch) {
     apply(rank_.cpu());
     Mesh& mesh = rank_.mesh();
     const RankTransport& transport = rank_.choice().transport();
-    if (transport.nccl)
-        mesh.connect(nccl_.emplace(*transport.nccl, mesh.world(), rank_.device(), &watch), transport.ctas);
+    if (transport.nccl) connect(nccl_, rank_, watch);
     start_up_.phase("memory", [&] { engine_.allocate(mesh, rank_.device()); });
     if (nccl_) nccl_->end_connecting();
     choose_kernels();

@@ -32,6 +32,7 @@ const std::vector<std::string> fault_kinds = {"hang_in_collective",
                                               "exit",
                                               "crash",
                                               "abort",
+                                              "kill",
                                               "error",
                                               "stop",
                                               "signal",
@@ -98,6 +99,7 @@ void Faults::at_step(int64_t step, const Parameters& parameters, Exec& exec) {
     if (is("exit")) _exit(1);
     if (is("crash")) std::raise(SIGSEGV);
     if (is("abort")) std::abort();
+    if (is("kill")) std::raise(SIGKILL);
     if (is("stop")) std::raise(SIGSTOP);
     if (is("error")) throw SystemError("an error on purpose");
     if (is("bit_flip") && !done_.exchange(true)) flip(parameters, exec);

@@ -216,7 +216,8 @@ private:
                 HangCause::gpu, queueing,
                 fmt::format("the GPU of {} has not reached {}: an earlier kernel does not end, or the GPU "
                             "has failed (`nvidia-smi`, Xid in `dmesg`)",
-                            names(queueing), state(queueing[0]).at()->text())};
+                            names(queueing), state(queueing[0]).at()->text()) +
+                    shared_gpu_advice()};
         if (!outside.empty())
             return {HangCause::held_up, outside,
                     fmt::format("{} {} entered the operation in which the others wait, but {} held up there "
@@ -228,9 +229,25 @@ private:
             return {
                 HangCause::graph, late,
                 "all ranks have launched this step as CUDA graphs, which cannot be inspected: a GPU hangs, "
-                "or the network or NCCL makes no progress. training.disable_cuda_graphs = true shows which"};
-        return {HangCause::network, late,
-                "all ranks have entered it: the network, MPI or NCCL makes no progress"};
+                "or the network or NCCL makes no progress. training.disable_cuda_graphs = true shows which" +
+                    shared_gpu_advice()};
+        return {
+            HangCause::network, late,
+            "all ranks have entered it: the network, MPI or NCCL makes no progress" + shared_gpu_advice()};
+    }
+
+    // What may help if this rank waits in NCCL, which connects it with another rank on its GPU; else "".
+    std::string shared_gpu_advice() const {
+        const RankState& of = state(occasion_.rank);
+        const Entry* at = of.at();
+        const bool is_on_gpu =
+            at && (at->kind == OperationKind::queued || at->kind == OperationKind::graph) && !of.gpu.empty();
+        if (!is_on_gpu || std::ranges::count_if(states_, [&](const RankState& other) {
+                              return other.host == of.host && other.gpu == of.gpu;
+                          }) == 1)
+            return "";
+        return ". Ranks share a GPU, which may lack room for the operations of all: set NCCL_MAX_CTAS = 2 "
+               "or less, or start fewer ranks on it";
     }
 
     // Ranks wait for each other in a circle: those that are not where most are have left out an operation, or

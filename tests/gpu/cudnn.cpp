@@ -122,12 +122,12 @@ TEST_CASE("GPU kernels: cuDNN is asked for attention in the run's first step, no
 namespace {
 
 // A rank of 4 has the runs of 16 tokens `rank` and 7 - rank.
-constexpr int64_t ranks = 4, run = 16, own = 2 * run;
+constexpr int64_t ring_ranks = 4, run_tokens = 16, own_tokens = 2 * run_tokens;
 SequencePart part_of(int64_t rank) {
-    return {own, rank * run, 2 * (ranks - 1 - rank) * run};
+    return {own_tokens, rank * run_tokens, 2 * (ring_ranks - 1 - rank) * run_tokens};
 }
 AttentionShape with_keys(SequencePart queries, SequencePart keys) {
-    AttentionShape s = {2, own, 4, 2, 16, 0.25};
+    AttentionShape s = {2, own_tokens, 4, 2, 16, 0.25};
     s.query_part = queries;
     s.key_part = keys;
     return s;
@@ -138,9 +138,9 @@ AttentionShape with_keys(SequencePart queries, SequencePart keys) {
 std::vector<AttentionShape> parts() {
     std::vector<AttentionShape> list;
     for (const int64_t other : {1, 0, 2}) list.push_back(with_keys(part_of(1), part_of(other)));
-    for (const int64_t rank : {1, 0, 3}) list.push_back(with_keys(part_of(rank), {ranks * own}));
-    list.push_back(with_keys({own, own}, {own}));
-    list.push_back(with_keys({own, 0}, {own, own}));
+    for (const int64_t rank : {1, 0, 3}) list.push_back(with_keys(part_of(rank), {ring_ranks * own_tokens}));
+    list.push_back(with_keys({own_tokens, own_tokens}, {own_tokens}));
+    list.push_back(with_keys({own_tokens, 0}, {own_tokens, own_tokens}));
     return list;
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("GPU kernels: attention to parts of the keys is computed by cuDNN in b
 TEST_CASE("GPU kernels: cuDNN's gradients for parts of the keys have the same bits each time") {
     choose_cudnn();
     if (!has_cudnn()) return;
-    const AttentionShape s = with_keys(part_of(1), {ranks * own});
+    const AttentionShape s = with_keys(part_of(1), {ring_ranks * own_tokens});
     for (const bool added : {false, true}) {
         const KernelCase c = attention_case(s, false, true, true, added);
         // both sequences at once, one, and some heads of one
@@ -210,8 +210,8 @@ TEST_CASE("GPU kernels: a ring needs three kernels of cuDNN in each direction, w
     Exec planning;
     planning.cudnn_bytes = most_cudnn_bytes;
     const Kernels& kernels = dry_kernels_of(the_gpu().backend());
-    for (int64_t rank = 0; rank < ranks; ++rank)
-        for (int64_t other = 0; other < ranks; ++other) {
+    for (int64_t rank = 0; rank < ring_ranks; ++rank)
+        for (int64_t other = 0; other < ring_ranks; ++other) {
             const AttentionShape s = with_keys(part_of(rank), part_of(other));
             for (const KernelCase& c :
                  {attention_case(s, false, false, false, true), attention_case(s, false, true, false, true),

@@ -5,7 +5,11 @@
 # those in the second half of this script; without one, all parts run. The script prints how many cases of each part
 # passed and failed, and at the end 'N passed, N failed'. It writes gpu-tests/gpu-tests.json into OUT (default FOLDER).
 # The parts that need reference files (COEUS_SHARED) or compute-sanitizer are left out if these are missing. A part
-# fails if its test program is missing or no time is left for it (COEUS_GPU_SECONDS).
+# fails if its test program is missing or no time is left for it (COEUS_GPU_SECONDS). If the script is told to end
+# (SIGTERM), it reports what there is.
+# The part nccl-shared runs only if it is named: run.sh FOLDER nccl-shared, in less than 590 seconds. Ranks share the
+# GPU and exchange tensors through an NCCL of 2.30 or newer, which COEUS_NCCL names. At the end it prints a line for
+# each of the seven things that it shows (doc/nccl.md), also for those that were cut short.
 set -u
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 own=build-cuda beside=$here/../../..
@@ -38,8 +42,40 @@ export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
 [ -n "$CUDA_VISIBLE_DEVICES" ] || CUDA_VISIBLE_DEVICES=0
 
 passed=0 failed=0 parts=
-seconds=${COEUS_GPU_SECONDS:-470}
+usual=470
+[ "$wanted" != nccl-shared ] || usual=560
+seconds=${COEUS_GPU_SECONDS:-$usual}
 end=$(($(date +%s) + seconds))
+
+# Prints the last line of each number that the tests of ranks on one GPU have shown, by number and part.
+shown() {
+    for name in $shared_parts; do
+        [ ! -f "$out/$name.log" ] ||
+            awk '$1 == "shown" { sub(/\r$/, ""); number = $2; sub(/^shown [0-9]+ /, ""); last[number] = $0 }
+                END { for (number in last) print number, last[number] }' "$out/$name.log"
+    done | sort -s -n -k 1,1 >"$out/nccl-shared.txt"
+    for number in 1 2 3 4 5 6 7; do
+        grep "^$number " "$out/nccl-shared.txt" || echo "$number not shown"
+    done
+}
+
+finish() {
+    trap '' TERM INT
+    [ -z "$shared_parts" ] || shown
+    printf '{"date": "%s", "card": "%s", "driver": "%s", "parts": [%s], "passed": %d, "failed": %d}\n' \
+        "$date" "$card" "$driver" "$parts" $passed $failed >"$out/gpu-tests.json"
+    echo "$passed passed, $failed failed"
+    [ $failed = 0 ] || exit 1
+    exit 0
+}
+
+cut_short() {
+    [ -z "$child" ] || kill "$child" 2>/dev/null
+    note "$name" 0 1 $(($(date +%s) - begin)) "the script was told to end"
+    finish
+}
+child='' shared_parts='' name=start begin=$(date +%s)
+trap cut_short TERM INT
 
 is_wanted() { case " $wanted " in *" $1 "* | " all ") ;; *) return 1 ;; esac }
 
@@ -54,7 +90,7 @@ leave_out() { ! is_wanted "$1" || note "$1" 0 0 0 "left out: $2"; } # leave_out 
 part() { # part NAME SECONDS "command that starts it" PROGRAM [ARGUMENT ...]: runs cases of a Catch2 program
     name=$1 limit=$2 starter=$3 program=$4
     shift 4
-    [ "$seconds" -le 470 ] || limit=$((limit * seconds / 470)) # a longer total time is given for a slower machine
+    [ "$seconds" -le $usual ] || limit=$((limit * seconds / usual)) # a longer total time is given for a slower machine
     is_wanted "$name" || return 0
     begin=$(date +%s)
     [ "$limit" -le $((end - begin)) ] || limit=$((end - begin))
@@ -62,8 +98,10 @@ part() { # part NAME SECONDS "command that starts it" PROGRAM [ARGUMENT ...]: ru
     if [ "$limit" -le 0 ]; then note "$name" 0 1 0 "no time was left"; return; fi
     if [ -x "$folder/run" ]; then set -- "$folder/run" "$program" "$@"; else set -- "$programs/$program" "$@"; fi
     # shellcheck disable=SC2086 # the starter is words
-    timeout -k 5 "$limit" $starter "$@" >"$out/$name.log" 2>&1 </dev/null
-    code=$?
+    timeout -k 5 "$limit" $starter "$@" >"$out/$name.log" 2>&1 </dev/null &
+    child=$!
+    wait $child 2>/dev/null # the shell names the signal that ended it
+    code=$? child=
     # Open MPI gives its ranks a terminal, so Catch2 prints colours, and its versions 2 and 3 turn them off by different
     # options: they are removed here
     sed -i "s/$(printf '\033')\\[[0-9;]*m//g" "$out/$name.log"
@@ -125,8 +163,21 @@ for tool in memcheck racecheck; do # only every seventh case, since these tools 
         leave_out $tool "there is no compute-sanitizer"
     fi
 done
-
-printf '{"date": "%s", "card": "%s", "driver": "%s", "parts": [%s], "passed": %d, "failed": %d}\n' \
-    "$date" "$card" "$driver" "$parts" $passed $failed >"$out/gpu-tests.json"
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+case " $wanted " in
+    *" nccl-shared "*)
+        shared_parts="shared-2 shared-4 order-1 order-0 shared-run"
+        wanted="$wanted $shared_parts"
+        # few blocks and small buffers, so that the operations of all ranks have room
+        export NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_MAX_CTAS="${NCCL_MAX_CTAS:-2}" NCCL_BUFFSIZE="${NCCL_BUFFSIZE:-1048576}"
+        for name in $shared_parts; do rm -f "$out/$name.log"; done
+        part shared-2 150 "$mpirun -n 2" mpi_gpu "[nccl-shared]"
+        part shared-4 200 "$mpirun -n 4" mpi_gpu "[nccl-shared]"
+        for implicit in 1 0; do
+            export NCCL_LAUNCH_ORDER_IMPLICIT=$implicit
+            part order-$implicit 45 "$mpirun -n 2" mpi_gpu "[nccl-shared-order]"
+        done
+        unset NCCL_LAUNCH_ORDER_IMPLICIT
+        part shared-run 90 "" test_gpu_program "[nccl-shared]"
+        ;;
+esac
+finish

@@ -80,5 +80,11 @@ std::string nccl_old() {
 std::string nccl_partial() {
     return path("nccl_partial");
 }
+std::string nccl_shared() {
+    return path("nccl_shared");
+}
+std::string nccl_emulated() {
+    return path("nccl_emulated");
+}
 
 }  // namespace coeus::test::paths

@@ -31,6 +31,9 @@ std::string nccl();          ///< complete
 std::string nccl_unsplit();  ///< from before ncclCommSplit
 std::string nccl_old();      ///< older than Coeus needs
 std::string nccl_partial();  ///< lacks a function
+std::string nccl_shared();   ///< lets ranks share a GPU
+/// One that works, for a program with the emulated GPU.
+std::string nccl_emulated();
 /// @}
 
 }  // namespace coeus::test::paths

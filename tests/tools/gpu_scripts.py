@@ -140,6 +140,64 @@ class Tests(Script):
                                     PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
             self.assertEqual(parts, {"nccl": expected}, visible)
 
+    def shown(self, stdout):
+        """What the script says of ranks that share a GPU, by number."""
+        return {int(number): text for number, text in re.findall(r"^([1-7]) (.*)$", stdout, re.MULTILINE)}
+
+    def test_nccl_on_a_shared_gpu(self):
+        self.link_programs()
+        (self.folder / "tests/mpi_gpu").unlink()
+        # a part of the cases
+        script(self.folder / "tests/mpi_gpu", f'exec env -u COEUS_EVERY_CASE "{BUILT}/tests/mpi_nccl" "$@"')
+        done = subprocess.run([ROOT / "tests/gpu/run.sh", self.folder, "nccl-shared"], capture_output=True, text=True,
+                              env=dict(os.environ, OUT=str(self.folder), COEUS_GPU_SECONDS="5600"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertRegex(done.stdout.splitlines()[-1], "^[0-9]+ passed, 0 failed$")
+        of_two, of_four = "nccl 2.32.3, 2 ranks on 1 GPU: ", "nccl 2.32.3, 4 ranks on 1 GPU: "
+        for number, expected in ((1, of_two + ".* communicators in .*; memory 32.0 MiB a communicator"),
+                                 (1, of_four + ".* communicators in .*; memory 32.0 MiB a communicator"),
+                                 (2, of_two + r"(\d+) of \1 meshes equal one rank"),
+                                 (2, of_four + r"(\d+) of \1 meshes equal one rank"),
+                                 (3, of_four + r"graphs equal kernel by kernel on (\d+) of \1 meshes"),
+                                 (4, of_four + r"two equal runs have the same bits on (\d+) of \1 meshes"),
+                                 (5, of_two + r"NCCL_LAUNCH_ORDER_IMPLICIT = 1, at most 2 blocks: (\d+) of \1 meshes"),
+                                 (5, of_two + r"NCCL_LAUNCH_ORDER_IMPLICIT = 0, at most 2 blocks: (\d+) of \1 meshes"),
+                                 (6, of_four + "the operations of ranks that another one left were aborted"),
+                                 (6, "nccl, 2 ranks of the program on 1 GPU: a killed rank: the other one reports it and ends"),
+                                 (7, "nccl, 2 ranks of the program on 1 GPU: a run of 2 shards resumes with 2 tensor ranks, "
+                                     "losses equal; NCCL's communicators: .* each")):
+            self.assertRegex(done.stdout, f"(?m)^{number} {expected}")
+
+    def test_nccl_on_a_shared_gpu_cut_short(self):
+        # a mesh differs, then the ranks hang
+        script(self.folder / "tests/mpi_gpu", f"""case "$*" in *nccl-shared]*) ;; *) {GOOD}; exit ;; esac
+            echo 'shown 2 nccl 2, 2 ranks on 1 GPU: 1 of 9 meshes equal'
+            echo 'shown 2 nccl 2, 2 ranks on 1 GPU: 3 of 9 meshes equal'
+            touch {self.folder}/started
+            exec sleep 1000""")
+        script(self.folder / "tests/test_gpu_program", f"{GOOD}; echo 'shown 7 nccl, resumed'")
+        script(self.folder / "tools/mpirun", 'while [ "${1##*/}" != mpi_gpu ]; do shift; done; exec "$@"')
+        environment = dict(os.environ, OUT=str(self.folder), PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
+        command = [ROOT / "tests/gpu/run.sh", self.folder, "nccl-shared"]
+        # by its own limits
+        done = subprocess.run(command, capture_output=True, text=True, env=environment | {"COEUS_GPU_SECONDS": "3"})
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertIn("shared-2     0 passed, 1 failed", done.stdout)
+        self.assertRegex(done.stdout, "took longer than [123] s")
+        self.assertEqual(self.shown(done.stdout), {2: "nccl 2, 2 ranks on 1 GPU: 3 of 9 meshes equal"} |
+                         {number: "not shown" for number in (1, 3, 4, 5, 6, 7)})
+        # by a signal
+        (self.folder / "started").unlink()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+            while not (self.folder / "started").exists():
+                time.sleep(0.05)
+            run.send_signal(signal.SIGTERM)
+            stdout = run.communicate()[0]
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(self.shown(stdout)[2], "nccl 2, 2 ranks on 1 GPU: 3 of 9 meshes equal")
+        self.assertIn("the script was told to end", stdout)
+        self.assertEqual(stdout.splitlines()[-1], "0 passed, 1 failed")
+
     def test_every_part(self):
         # without arguments the script runs every part
         for program in ("test_gpu", "mpi_gpu", "test_gpu_program"):

@@ -130,6 +130,12 @@ class KernelResources(WithFolder):
             kernel_resources.reports(self.folder)
         self.build(GOOD)
         report = next(self.folder.rglob("*.ptxas"))
+        moved = report.parents[1] / report.name
+        moved.with_suffix("").touch()
+        moved.write_text(GOOD)
+        with self.assertRaisesRegex(kernel_resources.Refused, "the same kernel attention_mma: .* of an earlier build"):
+            kernel_resources.reports(self.folder)
+        moved.with_suffix("").unlink()
         report.write_text(GOOD.replace("Used", "Usd"))
         with self.assertRaisesRegex(kernel_resources.Refused, "has no registers or no stack of _ZN5coeus"):
             kernel_resources.reports(self.folder)

@@ -5,10 +5,12 @@ import os
 import platform
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
@@ -27,10 +29,49 @@ import exchange  # noqa: E402
 import pictures  # noqa: E402
 import same_numbers  # noqa: E402
 import sources  # noqa: E402
+import thin_library  # noqa: E402
 import tidy  # noqa: E402
 import where_tested  # noqa: E402
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class ThinLibrary(unittest.TestCase):
+    """tools/thin_library.py, with fat binaries whose entries have the layout of NVIDIA's."""
+
+    def fat(self, *entries):
+        """A fat binary of (kind, architecture, payload)."""
+        body = b"".join(struct.pack("<HHIQ12xI", kind, 0x101, 64, len(payload), architecture) + bytes(32) + payload
+                        for kind, architecture, payload in entries)
+        return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+    def test_kernels_of_other_architectures_become_zeros(self):
+        ptx, elf = 1, 2
+        several = self.fat((elf, 80, b"A" * 40), (elf, 90, b"B" * 24), (ptx, 120, b"C" * 16))
+        others = self.fat((elf, 80, b"D" * 8))
+        # the number without a fat binary after it: data that look like one
+        image = bytearray(b"before" + several + b"between" + others + struct.pack("<I", 0xBA55ED50) + b"\xff" * 40)
+        whole = bytes(image)
+        self.assertEqual(thin_library.thin(image, 90), (2, 24, 40 + 16))
+        self.assertEqual(bytes(image), whole.replace(b"A" * 40, bytes(40)).replace(b"C" * 16, bytes(16)))
+        self.assertEqual(thin_library.thin(image[:len(b"before") + 20], 90), (0, 0, 0))  # a cut file
+
+    @unittest.skipIf(shutil.which("zstd") is None, "there is no zstd")
+    def test_a_package(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package, packed = Path(folder) / "nccl.whl", Path(folder) / "nccl.zst"
+            image = self.fat((2, 80, b"A" * 40), (2, 90, b"B" * 24))
+            with zipfile.ZipFile(package, "w") as archive:
+                archive.writestr("nvidia/nccl/lib/libnccl.so.2", image)
+                archive.writestr("nvidia/nccl/include/nccl.h", "")
+            with redirect_stdout(io.StringIO()) as said:
+                thin_library.main([str(package), "90", str(packed)])
+            self.assertIn("with 1 fat binaries", said.getvalue())
+            unpacked = subprocess.run(["zstd", "-d", "-c", packed], capture_output=True, check=True).stdout
+            self.assertEqual(unpacked, image.replace(b"A" * 40, bytes(40)))
+            with self.assertRaisesRegex(SystemExit, "has no kernels for sm_75 in its 1 fat binaries: nothing was written"):
+                thin_library.main([str(package), "75", str(Path(folder) / "other.zst")])
+            self.assertFalse((Path(folder) / "other.zst").exists())
 
 
 class Files(unittest.TestCase):

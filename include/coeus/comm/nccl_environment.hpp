@@ -21,6 +21,11 @@ std::optional<bool> launch_order_asked_by_user();
 /// user has set it. Versions before 2.26 cannot, and do not know the variable.
 void set_launch_order(bool implicit);
 
+/// Whether the user's NCCL_MULTI_RANK_GPU_ENABLE lets ranks share a GPU. Versions before 2.30 cannot, and do
+/// not know the variable.
+bool shared_gpus_allowed_by_user();
+constexpr int first_nccl_with_shared_gpus = 23000;
+
 /// The user's NCCL_MAX_CTAS, which NCCL uses for all communicators instead of their own limits; 0: none.
 int max_ctas_asked_by_user();
 

@@ -42,9 +42,10 @@ public:
     /// one would have to answer all of them.
     static constexpr int usual_ranks_per_id = 1000;
 
-    /// Uses the GPU of the calling thread; each rank must have a GPU of its own. The communicators to connect
-    /// are parts of `world`; the library, `world` and the device must outlive the NcclWorld. `watch` null:
-    /// nothing watches them. All members are collective. CollectiveError if NCCL cannot connect the ranks.
+    /// Uses the GPU of the calling thread; each rank must have a GPU of its own, unless NCCL lets ranks share
+    /// one (nccl_environment.hpp). The communicators to connect are parts of `world`; the library, `world`
+    /// and the device must outlive the NcclWorld. `watch` null: nothing watches them. All members are
+    /// collective. CollectiveError if NCCL cannot connect the ranks.
     NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
               QueueWatch* watch = nullptr, int ranks_per_id = usual_ranks_per_id);
     /// Destroys all communicators, whose work must be complete. During an exception it aborts them instead,

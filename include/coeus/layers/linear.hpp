@@ -26,9 +26,9 @@ public:
     /// dy [T, O/P] -> dx [T/P, I] in temp. The weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
     /// The same in two steps, between which a layer may compute something that needs no tensor-parallel
-    /// ranks: recalls the input, whose rows the weight gradient needs, and begins to gather them.
+    /// ranks: recalls the input x, whose rows the weight gradient needs, and begins to gather them.
     Operand recall_input(Ctx& c) const;
-    Tensor backward(Ctx& c, Tensor dy, Operand recalled) const;
+    Tensor backward(Ctx& c, Tensor dy, Operand x) const;
 
 private:
     LinearWeight weight_;

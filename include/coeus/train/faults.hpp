@@ -11,6 +11,7 @@
 //   slow_copy           copies a checkpoint `seconds` longer
 //   full_disk           cannot write
 //   exit crash abort    ends the process in that way
+//   kill                ends it by SIGKILL
 //   error               throws a SystemError
 //   stop                stops the process (SIGSTOP)
 //   signal              raises SIGUSR1 once, after `after` operations (FlightRecorder) of that name, in which

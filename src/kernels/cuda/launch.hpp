@@ -81,7 +81,8 @@ int64_t resident_blocks(Exec& exec, void (*kernel)(Parameters...), int threads, 
 /// time, or fewer for little work. No bit may depend on the number of blocks.
 template <class... Parameters>
 Grid resident_grid(Exec& exec, void (*kernel)(Parameters...), int64_t pieces, size_t shared_bytes = 0) {
-    Grid grid = {.shared_bytes = shared_bytes};
+    Grid grid = {};
+    grid.shared_bytes = shared_bytes;
     grid.blocks = blocks_for(
         std::min(div_ceil(pieces, grid.threads), resident_blocks(exec, kernel, grid.threads, shared_bytes)));
     return grid;

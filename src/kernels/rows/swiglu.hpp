@@ -24,7 +24,7 @@ COEUS_HD void swiglu_backward_row(const Team& team, T* dgate, T* dup, const T* d
         width, dgate, dup,
         [](A d, A g, A u) {
             const A s = sigmoid<T>(g);
-            return Two<A>{d * u * s * (A(1) + g * (A(1) - s)), d * g * s};
+            return Two<A>{d * u * s * multiply_add(g, A(1) - s, A(1)), d * g * s};
         },
         dy, gate, up);
 }

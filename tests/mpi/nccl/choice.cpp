@@ -73,18 +73,83 @@ TEST_CASE("transport: NCCL if each rank has its own GPU") {
     CHECK(staged.text == "pinned host memory");
 }
 
-TEST_CASE("transport: host memory if ranks share a GPU") {
-    // the last two ranks share one
-    const int size = Communicator::world("world").size(), gpu = std::min(world_rank(), size - 2);
-    const Placed shared(gpu);
-    const RankTransport found = choice("auto", shared);
-    CHECK(!found.nccl);
-    const std::string why =
+namespace {
+
+// The last two ranks share a GPU.
+struct Sharing {
+    int size = Communicator::world("world").size();
+    Placed device{std::min(world_rank(), size - 2)};
+    std::string text =
         fmt::format("ranks {} and {} share GPU 0000:{:02x}:00.0 of host ", size - 2, size - 1, size - 2);
-    CHECK_THAT(found.text, Contains("pinned host memory: " + why));
-    CHECK_THAT(error_of("nccl", shared),
-               Contains("comm.transport = \"nccl\": " + why) &&
-                   Contains("; start at most one rank per GPU, or set comm.transport = \"staged\""));
+    const std::string new_nccl = paths::nccl_shared();
+
+    ~Sharing() {
+        unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+        unsetenv("NCCL_NVLS_ENABLE");
+    }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Sharing, "transport: host memory if ranks share a GPU") {
+    const RankTransport found = choice("auto", device);
+    CHECK(!found.nccl);
+    CHECK_THAT(found.text, Contains("pinned host memory: " + text) && !Contains("NCCL"));
+    const auto refused = [&](const std::string& reason, const std::string& library) {
+        CHECK_THAT(error_of("nccl", device, library),
+                   Contains("comm.transport = \"nccl\": " + text) && Contains("; " + reason) &&
+                       Contains("; start at most one rank per GPU, or set comm.transport = \"staged\""));
+    };
+    const std::string allow = "NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank, for tests only";
+    refused("NCCL 2.28.9 refuses that, 2.30 and newer allow it with " + allow, ours);
+    refused("NCCL 2.32.3 allows that only with " + allow, new_nccl);
+    // the variable on one rank, or without effect
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", world_rank() == 1 ? "1" : "0", 1);
+    refused("NCCL 2.32.3 allows that only with " + allow, new_nccl);
+    CHECK_THAT(choice("auto", device).text, !Contains("NCCL"));
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    refused("NCCL 2.28.9 refuses that, 2.30 and newer allow it with " + allow, ours);
+    refused("NCCL 2.28.9 refuses that", world_rank() == 0 ? ours : new_nccl);
+    refused("NCCL 2.30 and newer allow that with " + allow + ", but NCCL cannot be loaded: /absent/",
+            "/absent/libnccl.so.2");
+}
+
+TEST_CASE_METHOD(Sharing, "transport: NCCL between ranks that share a GPU only if it is asked for") {
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    const RankTransport staged = choice("auto", device, new_nccl);
+    CHECK(!staged.nccl);
+    CHECK_THAT(staged.text, Contains("pinned host memory: " + text) &&
+                                Contains(". NCCL_MULTI_RANK_GPU_ENABLE is set, but NCCL connects such ranks "
+                                         "only with comm.transport = \"nccl\""));
+    const RankTransport found = choice("nccl", device, new_nccl);
+    CHECK(found.nccl);
+    CHECK(found.text == "NCCL 2.32.3, without NVLS: comm.deterministic");
+    REQUIRE(found.warnings.size() == 1);
+    CHECK_THAT(found.warnings[0],
+               Contains(text) &&
+                   Contains(", and NCCL connects them (NCCL_MULTI_RANK_GPU_ENABLE): this is for "
+                            "tests, and slow.") &&
+                   Contains("set NCCL_MAX_CTAS = 2 or less"));
+    CHECK(choice("nccl", Placed(world_rank()), new_nccl).warnings.empty());
+}
+
+TEST_CASE_METHOD(Sharing, "transport: NVLS and ranks that share a GPU exclude each other") {
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    const Communicator world = Communicator::world("world");
+    Config config;
+    config.comm.transport = "nccl";
+    config.comm.deterministic = false;
+    const std::string none = "and NCCL has no NVLS for ranks that share a GPU; ";
+    CHECK_THROWS_WITH(transport_from_deck(config, world, device, new_nccl),
+                      Contains("comm.deterministic = false: it allows NVLS, but " + text) &&
+                          Contains(none + "set comm.deterministic = true"));
+    if (world.rank() == 1) setenv("NCCL_NVLS_ENABLE", "1", 1);
+    if (world.rank() != 1) unsetenv("NCCL_NVLS_ENABLE");
+    CHECK_THAT(error_of("nccl", device, new_nccl),
+               Contains("NCCL_NVLS_ENABLE = 1 is set on rank 1, but " + text) &&
+                   Contains(none + "unset the variable"));
+    // such ranks do without NVLS if they do without NCCL
+    CHECK(!choice("auto", device, new_nccl).nccl);
 }
 
 TEST_CASE("transport: host memory if a rank has no NCCL") {

@@ -76,6 +76,21 @@ TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is not
     }));
 }
 
+TEST_CASE_METHOD(Watched, "watch: the start of a communicator that does not end") {
+    nccl_stand_in();
+    nccl_hold_starts(true);
+    std::thread other([&] {
+        while (nccl_starts_held() == 0) std::this_thread::yield();
+        for (const double time : {0.0, 99.0, 101.0}) look_at(time);
+        nccl_hold_starts(false);
+    });
+    const NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
+    other.join();
+    CHECK_THAT(told, Contains("start (operation 1, ") &&
+                         Contains("between the ranks of world has not ended after 101 s"));
+    CHECK(failures == 1);
+}
+
 TEST_CASE_METHOD(Watched, "watch: an operation that another rank never starts") {
     const OwnedTensor a = on_gpu(8);
     try {

@@ -179,6 +179,34 @@ TEST_CASE("device: a warning tells that ranks cannot open each other's GPUs") {
     CHECK(isolation_warning(world, gpus, "/absent/libnvidia-ml.so.1").empty());
 }
 
+TEST_CASE("device: a warning tells that other processes hold memory of a rank's GPU") {
+    const Communicator world = Communicator::world("world");
+    // the stand-in has one GPU, of whose 80 GiB 30 are in use
+    const std::string own = world.rank() == 1 ? "0000:17:00.0" : "0000:18:00.0";
+    CHECK_THAT(
+        foreign_memory_warning(world, own, test::paths::nvml()),
+        Contains("rank 1 starts on GPU 0000:17:00.0 of host ") &&
+            Contains(fmt::format(", of whose 80.0 GiB other processes hold 30.0 GiB (1 of {} ranks have "
+                                 "such a GPU). `nvidia-smi` lists them: end them, or choose another GPU "
+                                 "(CUDA_VISIBLE_DEVICES)",
+                                 world.size())));
+    CHECK(foreign_memory_warning(world, "0000:18:00.0", test::paths::nvml()).empty());
+    CHECK(foreign_memory_warning(world, own, "/absent/libnvidia-ml.so.1").empty());
+}
+
+TEST_CASE("device: a GPU that another process has for itself, or whose memory is in use, is not opened") {
+    for (const cudaError_t why : {cudaErrorMemoryAllocation, cudaErrorSystemNotReady}) {
+        emulation::set_failure(why);
+        CHECK_THROWS_WITH(
+            open_gpu(0, {}),
+            Contains("GPU 0000:01:00.0 cannot be opened: ") && Contains(cudaGetErrorString(why)) &&
+                Contains(". If another process has it for itself (its compute mode) or holds its "
+                         "memory, `nvidia-smi` names it: end it, or choose another GPU "
+                         "(CUDA_VISIBLE_DEVICES)"));
+        emulation::set_gpus(1);
+    }
+}
+
 TEST_CASE("device: memory in use against the plan, of the rank that uses most compared with it") {
     const Communicator world = Communicator::world("world");
     constexpr int64_t gib = int64_t(1) << 30;

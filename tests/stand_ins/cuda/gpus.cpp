@@ -10,6 +10,10 @@ namespace coeus::emulation {
 
 namespace {
 
+// COEUS_EMULATED_GIB: memory of a GPU, for several ranks of a program
+const size_t own_memory = std::getenv("COEUS_EMULATED_GIB")
+                              ? size_t(std::atoi(std::getenv("COEUS_EMULATED_GIB"))) << 30
+                              : all_memory;
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
 cudaError_t failure = cudaErrorNoDevice;  // if there are no GPUs
 bool kernels_for_gpu = true;
@@ -87,7 +91,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)()) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-    *total = all_memory;
-    *free = std::min(free_memory, all_memory - device_bytes());
+    *total = own_memory;
+    *free = std::min(free_memory == all_memory ? own_memory : free_memory, own_memory - device_bytes());
     return cudaSuccess;
 }

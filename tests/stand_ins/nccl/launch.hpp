@@ -22,6 +22,7 @@ struct OpaqueComm {
     int id = 0, rank = 0;
     std::vector<int> world_ranks;       // of the communicator's ranks
     int max_ctas = 0;                   // most blocks of an operation; 0: the stand-in's usual number
+    int64_t bytes = 0;                  // of the GPU's memory
     int collectives = 0;                // number given until now
     std::map<int, int> sent, received;  // numbers of messages to and from each rank, given until now
     int given = 0, done = 0;            // numbers of launches

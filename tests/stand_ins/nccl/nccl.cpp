@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stand_ins/nccl/nccl.hpp"
 
+#include "coeus/comm/nccl_environment.hpp"
 #include "stand_ins/nccl/launch.hpp"
 
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +27,8 @@ using namespace stand_in;
 
 std::set<Comm> live;
 int made = 0, aborted = 0, messages = 0, splits = 0, ids_used = 1;
+std::atomic<bool> starts_are_held = false;
+std::atomic<int> starts_held = 0;
 Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
@@ -85,22 +91,49 @@ Call collective(Kind kind, const void* from, void* to, size_t count, DataType ty
 }
 
 Result get_version(int* version) {
-    *version = 22809;
+    *version = mode.version;
     return Result::success;
 }
 
 // The id contains a number and the rank where the others meet.
 Result get_unique_id(UniqueId* id) {
     int rank = 0, size = 0;
-    MPI_Comm_rank(world, &rank);
-    MPI_Comm_size(world, &size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
     const int number[2] = {made++ * size + rank, rank};
     std::memcpy(id->internal, number, sizeof number);
     return Result::success;
 }
 
+bool is_set(const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value && std::atoi(value) == 1;
+}
+
+// NCCL's rules for ranks that share a GPU (its documentation of NCCL_MULTI_RANK_GPU_ENABLE); "" if none is
+// broken.
+std::string refusal_of_shared_gpu() {
+    if (!mode.shared_gpu) return "";
+    if (mode.version < coeus::first_nccl_with_shared_gpus) return "Duplicate GPU detected";
+    if (!is_set("NCCL_MULTI_RANK_GPU_ENABLE")) return "Multiple Ranks are using the same GPU/Partition";
+    return is_set("NCCL_NVLS_ENABLE") ? "NCCL_NVLS_ENABLE=1, and multiple ranks use the same device" : "";
+}
+
+// A communicator starts with `ranks` ranks in all its parts, which allocate on the same GPU if they share
+// one.
+Comm started(std::unique_ptr<OpaqueComm> comm, int64_t ranks) {
+    comm->bytes = mode.bytes * (mode.shared_gpu ? ranks : 1);
+    emulation::bytes_of_libraries += size_t(comm->bytes);
+    live.insert(comm.get());
+    return comm.release();
+}
+
 // Every rank sends the first one its rank in the world, and receives those of all.
 Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
+    if (const std::string why = refusal_of_shared_gpu(); !why.empty()) return misuse(why);
+    ++starts_held;
+    while (starts_are_held) std::this_thread::yield();
+    --starts_held;
     int number[2];
     std::memcpy(number, id.internal, sizeof number);
     const int tag = number[0] * 2048 + 2047;  // a tag that no call has: theirs end below it
@@ -126,8 +159,7 @@ Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
         MPI_Recv(made_now->world_ranks.data(), ranks, MPI_INT, number[1], tag, world, MPI_STATUS_IGNORE);
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    *comm = made_now.release();
-    live.insert(*comm);
+    *comm = started(std::move(made_now), ranks);
     return Result::success;
 }
 
@@ -198,8 +230,9 @@ Result comm_split(Comm parent, int color, int key, Comm* part, Config* config) {
         if (place.rank == own.rank) made_now->rank = int(made_now->world_ranks.size());
         made_now->world_ranks.push_back(place.rank);
     }
-    *part = made_now.release();
-    live.insert(*part);
+    *part =
+        started(std::move(made_now),
+                std::ranges::count_if(places, [](const Place& place) { return place.color != no_color; }));
     return Result::success;
 }
 
@@ -214,6 +247,7 @@ Result comm_destroy(Comm comm) {
     if (comm->kept > 0) return misuse("a graph has operations of the communicator: this would wait for good");
     if (live.erase(comm) == 0) return misuse("the communicator is not one");
     if (comm->given != comm->done) return misuse("the communicator has work left");
+    emulation::bytes_of_libraries -= size_t(comm->bytes);
     delete comm;
     return Result::success;
 }
@@ -221,7 +255,10 @@ Result comm_destroy(Comm comm) {
 Result comm_abort(Comm comm) {
     if (comm->kept > 0) return misuse("a graph has operations of the communicator: this would wait for good");
     ++aborted;
-    if (live.contains(comm)) comm->aborted = true;  // its pending work refers to it
+    if (live.contains(comm)) {
+        comm->aborted = true;  // its pending work refers to it
+        emulation::bytes_of_libraries -= size_t(comm->bytes);
+    }
     forget(comm);
     return live.erase(comm) > 0 ? Result::success : misuse("the communicator is not one");
 }
@@ -315,6 +352,10 @@ struct Locked<function> {
 
 const NcclLibrary& nccl_stand_in() {
     set_up_stand_in();
+    return nccl_functions();
+}
+
+const NcclLibrary& nccl_functions() {
     static const NcclLibrary library = {.get_version = get_version,
                                         .get_unique_id = get_unique_id,
                                         .comm_init_rank = comm_init_rank,
@@ -349,6 +390,14 @@ const NcclLibrary& nccl_stand_in_without_split() {
 
 void nccl_stand_in_mode(const NcclMode& chosen) {
     mode = chosen;
+}
+
+void nccl_hold_starts(bool held) {
+    starts_are_held = held;
+}
+
+int nccl_starts_held() {
+    return starts_held;
 }
 
 std::vector<int> nccl_max_ctas() {

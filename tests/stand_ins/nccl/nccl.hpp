@@ -10,6 +10,7 @@
 
 #include "coeus/comm/nccl.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace coeus::test {
@@ -24,12 +25,17 @@ struct NcclMode {
     bool random_sums = false;           ///< sums have another order of summands in each call, as with NVLS
     bool blocking_first_calls = false;  ///< a call that connects ranks waits for them on the host
     int resident_blocks = 0;            ///< room for blocks of operations on a GPU; 0: for all
+    int version = 22809;                ///< as NCCL numbers it
+    bool shared_gpu = false;  ///< all ranks of the world use one GPU, which versions before 2.30 refuse
+    int64_t bytes = 0;        ///< of GPU memory that a communicator takes for each of its ranks
 };
 /// Called while no operation is under way.
 void nccl_stand_in_mode(const NcclMode& mode);
 
 /// Collective over the world in its first call.
 const NcclLibrary& nccl_stand_in();
+/// The same functions without what is collective, for a library that a program loads.
+const NcclLibrary& nccl_functions();
 /// Like a version before 2.18.
 const NcclLibrary& nccl_stand_in_without_split();
 /// maxCTAs of the live communicators, in ascending order; 0: not set.
@@ -38,6 +44,10 @@ std::vector<int> nccl_max_ctas();
 int nccl_ids_used();
 /// The number of splits until now.
 int nccl_splits();
+/// While `held`, no communicator starts: each call waits, as if NCCL lacked room on the GPU.
+void nccl_hold_starts(bool held);
+/// The number of calls that wait so.
+int nccl_starts_held();
 /// The number of communicators that are neither destroyed nor aborted, and the number of those aborted until
 /// now.
 int nccl_live();

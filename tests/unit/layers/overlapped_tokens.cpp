@@ -35,7 +35,7 @@ TEST_CASE("overlapped tokens: narrow products compute the rows of several ranks"
     // 8B in two sequences of 8192 tokens, divided over 8 ranks: 2048 rows of each
     CHECK(ranks_together(2048, 768, 8, h100) == 2);   // queries, keys and values: 48 tiles of a rank
     CHECK(ranks_together(2048, 512, 8, h100) == 4);   // the output's input: 32 tiles
-    CHECK(ranks_together(2048, 3584, 8, h100) == 1);  // gate and up: 224
+    CHECK(ranks_together(2048, 3584, 8, h100) == 4);  // gate and up: 224
     CHECK(ranks_together(2048, 1792, 8, h100) == 1);  // down's input: 112, as much of a wave as 224 of two
     CHECK(ranks_together(2048, 4096, 8, h100) == 1);
     // at most half of the ranks, and only parts of equal size

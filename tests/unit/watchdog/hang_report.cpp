@@ -227,6 +227,34 @@ TEST_CASE("hang report: work that was given to GPUs") {
         CHECK(report.cause == HangCause::graph);
         CHECK_THAT(report.text, Contains("training.disable_cuda_graphs = true"));
     }
+    SECTION("all have begun it, and two of them share a GPU") {
+        const std::string advice =
+            ". Ranks share a GPU, which may lack room for the operations of all: set NCCL_MAX_CTAS = 2 or "
+            "less, or "
+            "start fewer ranks on it";
+        for (RankState& state : states) {
+            give(state, 7, true);
+            state.gpu = "0000:0" + std::to_string(state.rank) + ":00.0";
+        }
+        CHECK_THAT(overdue(states).text, Contains("NCCL makes no progress") && !Contains(advice));
+        states[2].gpu = states[1].gpu;
+        CHECK(overdue(states).cause == HangCause::network);
+        CHECK_THAT(overdue(states).text, !Contains(advice));  // rank 0 does not
+        CHECK_THAT(overdue(states, 1).text, Contains("MPI or NCCL makes no progress" + advice));
+        states[2].host = "n3";
+        CHECK_THAT(overdue(states, 1).text, !Contains(advice));
+        states[2].host = states[1].host;
+        states[2].entries.back().reached = false;
+        CHECK_THAT(overdue(states, 1).text,
+                   Contains("has not reached all_reduce 7 of dp") && Contains(advice));
+        for (RankState& state : states) {
+            state.entries.back().kind = OperationKind::graph;
+            state.entries.back().reached = true;
+        }
+        CHECK_THAT(overdue(states, 1).text, Contains("= true shows which" + advice));
+        for (RankState& state : states) state.entries.back().kind = OperationKind::collective;
+        CHECK_THAT(overdue(states, 1).text, !Contains(advice));
+    }
     SECTION("one has not launched its graph") {
         for (const int rank : {0, 1}) give(states[size_t(rank)], 7, true, OperationKind::graph);
         const HangReport report = overdue(states);
