@@ -245,7 +245,7 @@ __global__ void quantize_columns_kernel(Rows<uint8_t> q, Rows<uint8_t> codes, Ro
 
 /// Side of a tile, and bytes from one of its rows to the next: rows 16 apart are in different banks.
 constexpr int tile_side = 64, tile_pitch = tile_side + 4;
-constexpr Grid grid_of_tiles(int64_t rows, int64_t cols) {
+inline Grid grid_of_tiles(int64_t rows, int64_t cols) {
     return {dim3(blocks_for(div_ceil(rows, tile_side)), unsigned(div_ceil(cols, tile_side))), 256,
             size_t(tile_side * tile_pitch)};
 }
