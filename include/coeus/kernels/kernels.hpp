@@ -174,7 +174,7 @@ struct Kernels {
     /// magnitude of y, and rounds it. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// dx = plus + J^T dy. dweight[D] (acc) += sum over T; absent if the weight is frozen. `plus` is the
-    /// gradient from the residual path (optional). dx may be plus or dy.
+    /// gradient from the residual path (optional). dx may be plus or dy. Finds the largest magnitude of dx.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight);
     /// y = (x - mean) rstd w. The weight is optional; there is no bias. mean and rstd [T] (acc) are kept for
