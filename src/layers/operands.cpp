@@ -104,18 +104,14 @@ Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& div
     return stays ? as_operand(c, x, form, division) : in_form(c, x, form, division);
 }
 
-namespace {
-
 // Products on GPUs that multiply rows by rows would transpose the codes themselves.
-bool are_rows_multiplied_only(const Ctx& c, const Form& form) {
+bool multiplies_only_rows(const Ctx& c, const Form& form) {
     return (form.groups == ScaleGroups::one || form.groups == ScaleGroups::cols) && !c.exec.emulates_8_bits &&
            multiplies_rows_only(c.exec.architecture);
 }
 
-}  // namespace
-
 bool is_transposed_by_columns(const Ctx& c, const Form& form, const Division& division) {
-    return are_rows_multiplied_only(c, form) && division.other_row_ranks.size() == 1;
+    return multiplies_only_rows(c, form) && division.other_row_ranks.size() == 1;
 }
 
 Tensor write_transposed(Ctx& c, Tensor t, Tensor x, const Form& form, const Division& division, bool codes) {
@@ -147,7 +143,7 @@ Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, const Division& d
 }
 
 Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, Tensor largest) {
-    if (!are_rows_multiplied_only(c, form)) return as_operand(c, x, form, largest);
+    if (!multiplies_only_rows(c, form)) return as_operand(c, x, form, largest);
     const Tensor t = room_for_transposed(c, x, form);
     c.k.quantize_transposed(c.exec, t, {}, x, largest, form.rule);
     return transposed(t);

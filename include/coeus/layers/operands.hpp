@@ -44,8 +44,11 @@ Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest);
 /// them, or in a backward that computes the weights' gradients later and keeps their operands.
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division);
 
+/// True if the GPU's products sum rows only, so that they need transposed codes of a matrix in this form if
+/// they sum its columns.
+bool multiplies_only_rows(const Ctx& c, const Form& form);
 /// An operand of a product that sums its columns: as operand_of_tokens(), or transposed codes if the GPU's
-/// products sum rows only (multiplies_rows_only()) and no tensor-parallel rank has other rows.
+/// products sum rows only (multiplies_only_rows()) and no tensor-parallel rank has other rows.
 Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, const Division& division);
 /// The same for given largest magnitudes, of a matrix that no other rank needs: as as_operand().
 Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, Tensor largest);
