@@ -52,7 +52,7 @@ const std::vector<Group> all_groups = {
     {"rope", {"rope"}},
     {"swiglu", {"swiglu", "swiglu_backward"}},
     {"loss", {"log_sum_exp", "cross_entropy", "embedding", "embedding_backward"}},
-    {"quantize", {"largest_magnitudes", "quantize", "dequantize", "scaled_gemm"}},
+    {"quantize", {"largest_magnitudes", "quantize", "quantize_transposed", "dequantize", "scaled_gemm"}},
     {"updates", {"adam", "sum_of_squares"}},
     {"casts", {"cast", "add", "zero", "sum_parts", "add_bias", "add_bias_backward"}},
     {"experts",
@@ -280,6 +280,14 @@ private:
             measure("quantize", of, [&, rule = rule](const Kernels& k, Exec& e) {
                 k.quantize(e, codes, x, given, rule, {});
             });
+            if (groups != G::rows) {
+                const Codes t = codes_of({l.dim, l.tokens}, groups == G::one ? G::one : G::rows);
+                const Tensor turned = t.view(Dtype::fp8_e4m3, groups == G::one ? G::one : G::rows),
+                             as_they_are = groups == G::one ? codes : Tensor();
+                measure("quantize_transposed", of, [&, rule = rule](const Kernels& k, Exec& e) {
+                    k.quantize_transposed(e, turned, as_they_are, x, given, rule);
+                });
+            }
             measure("dequantize", of, [&](const Kernels& k, Exec& e) { k.dequantize(e, y, codes); });
         }
         // dx = dy W of few rows, whose matrix is transposed first on GPUs before Blackwell, beside y = x W^T

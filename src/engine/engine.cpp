@@ -173,12 +173,18 @@ Engine::Engine(const Run& run, int rank)
     options_.types.frozen.require_sensible(model_->parameters());
     optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
+    if (options_.keeps_operands)
+        kept_operands_.emplace(model_->parameters(), exec_, dry_kernels_of(options_.machine.backend),
+                               Mesh::planned(options_.mesh, rank)[axis::tp]);
     layers_ = measure_training(*model_, executor_,
                                {micro_batch_of(options_), options_.validation, processor_of(options_),
                                 options_.exchanges, options_.machine.backend, options_.overlap_pairs},
                                Mesh::planned(options_.mesh, rank));
     measure_update();
-    plan_ = plan_training(options_, *model_, one_scale_weights_, gathered_, layers_);
+    plan_ = plan_training(
+        options_, *model_,
+        {.scales = one_scale_weights_.bytes(), .operands = kept_operands_ ? kept_operands_->bytes() : 0},
+        gathered_, layers_);
 }
 
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
@@ -188,7 +194,10 @@ void Engine::measure_update() {
     Arena scratch;
     const std::vector<MatrixRanks> ranks = matrix_ranks(mesh);
     const WholeMatrices matrices(ranks, scratch);
-    optimizer_.transform(exec, dry_kernels_of(options_.machine.backend), model_->parameters(), matrices);
+    const Kernels& kernels = dry_kernels_of(options_.machine.backend);
+    optimizer_.transform(exec, kernels, model_->parameters(), matrices);
+    if (kept_operands_)
+        kept_operands_->renew(exec, kernels, scratch, mesh[axis::tp], KeptOperands::Changed::all);
     layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
 }
@@ -203,6 +212,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     const Memory& memory = device.memory();
     model_->allocate(true, device);
     one_scale_weights_.allocate();
+    if (kept_operands_) kept_operands_->allocate(exec_, *kernels_, mesh[axis::tp]);
     step_.emplace(device);
     validation_.emplace(device);
     gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
@@ -379,6 +389,7 @@ void Engine::submit_update() {
     optimizer_.update(exec_, *kernels_, model_->parameters(), step_->scalars(), &matrices,
                       offloading_.state());
     one_scale_weights_.finish_update(exec_, *kernels_, (*mesh_)[owner_axes]);
+    renew_kept_operands(KeptOperands::Changed::trained);
     model_->after_update(exec_, *kernels_, counts_, step_->scalars());
 }
 
@@ -404,7 +415,13 @@ void Engine::agree_on_refusal() {
 void Engine::renew_weights() {
     model_->parameters().refresh_compute(exec_, *kernels_);
     one_scale_weights_.renew(exec_, *kernels_, (*mesh_)[owner_axes]);
+    renew_kept_operands(KeptOperands::Changed::all);
     gathered_.forget_weights();
+}
+
+void Engine::renew_kept_operands(KeptOperands::Changed changed) {
+    if (kept_operands_)
+        kept_operands_->renew(exec_, *kernels_, temporaries_.of(false), (*mesh_)[axis::tp], changed);
 }
 
 // `last`: the local batch is the step's last.

@@ -24,7 +24,7 @@ std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions
     return all;
 }
 
-MemoryPlan plan_training(const EngineOptions& options, const Model& model, const OneScaleWeights& weights,
+MemoryPlan plan_training(const EngineOptions& options, const Model& model, const WeightsIn8Bits& weights,
                          const Gathered& gathered, const LayerMemory& layers) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const Parameters& parameters = model.parameters();
@@ -39,7 +39,8 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     MemoryPlan plan;
     plan.add(state);
     plan.add(offloaded, MemoryPlace::host);
-    plan.add(term::weight_scales, weights.bytes());
+    plan.add(term::weight_scales, weights.scales);
+    plan.add(term::kept_operands, weights.operands);
     plan.add(term::gathered_weights, gathered.bytes().weights);
     plan.add(term::unreduced_gradients, gathered.bytes().gradients);
     plan.add(term::summed_gradients, gathered.bytes().sums);

@@ -6,9 +6,15 @@
 
 namespace coeus {
 
+/// The bytes of what a rank keeps for weights in 8 bits besides the weights.
+struct WeightsIn8Bits {
+    int64_t scales = 0;    ///< OneScaleWeights
+    int64_t operands = 0;  ///< KeptOperands
+};
+
 /// The plan of a rank, from the result of measure_training(). Memory that the CPU holds for a GPU is counted
 /// as host memory; batches are on both.
-MemoryPlan plan_training(const EngineOptions& options, const Model& model, const OneScaleWeights& weights,
+MemoryPlan plan_training(const EngineOptions& options, const Model& model, const WeightsIn8Bits& weights,
                          const Gathered& gathered, const LayerMemory& layers);
 
 /// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens

@@ -54,6 +54,9 @@ inline Cost largest_magnitudes(Tensor bits, Tensor x, ScaleGroups, const Groups&
 inline Cost quantize(Tensor, Tensor x, Tensor, ScaleRule, const Groups&) {
     return {2 * double(x.count()), double(x.count()) * (1 + size_of(x.dtype))};
 }
+inline Cost quantize_transposed(Tensor, Tensor q, Tensor x, Tensor, ScaleRule) {
+    return {2 * double(x.count()), double(x.count()) * ((q ? 2 : 1) + size_of(x.dtype))};
+}
 inline Cost quantize_values(Tensor y, Tensor x, Tensor, const Form&) {
     return {2 * double(x.count()), bytes(y, x)};
 }

@@ -93,6 +93,18 @@ COEUS_HD float scaled_value(float x, float factor) {
     return std::bit_cast<float>(magnitude | (std::bit_cast<uint32_t>(x) & 0x80000000U));
 }
 
+/// Checks what quantize_transposed gets. True if columns of x have scales of their own.
+inline bool check_transposed(const Tensor& transposed, const Tensor& q, const Tensor& x) {
+    const bool of_columns = transposed.groups == ScaleGroups::rows;
+    require(of_columns || transposed.groups == ScaleGroups::one,
+            "quantize_transposed: the result has one scale, or one for each row");
+    require(!q || !of_columns, "quantize_transposed: codes of rows and of columns have different scales");
+    require(transposed.rows() == x.cols() && transposed.cols() == x.rows() &&
+                (!q || (q.rows() == x.rows() && q.cols() == x.cols())),
+            "quantize_transposed: shapes do not fit");
+    return of_columns;
+}
+
 /// Calls f with the format of a type of 8-bit floats.
 template <class F>
 void with_format(Dtype type, F&& f) {

@@ -67,7 +67,7 @@ void Attention::rebuild(Ctx& c, Tensor x) const {
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
     const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
-    const Tensor x = wqkv_.recall_input(c);
+    const Operand x = wqkv_.recall_input(c);
     {
         const Scope temps(c.temp);
         const Parts parts(qkv, heads_);

@@ -21,8 +21,12 @@ void PreNormBlock::rebuild(Ctx& c, Flow in) const {
 Flow PreNormBlock::backward(Ctx& c, Flow dout) const {
     Tensor dh = dout.hidden();
     const Scope temps(c.temp);
-    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
-        dh = part->norm->backward(c, part->sublayer->backward(c, dh), dh);
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+        const Tensor dx = part->sublayer->backward(c, dh);
+        // dh becomes the gradient of what the sublayer before this one has written
+        if (c.largest_of_gradient) dh = with_largest(c, dh, c.largest_of_gradient);
+        dh = part->norm->backward(c, dx, dh);
+    }
     return dh;
 }
 

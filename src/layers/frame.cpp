@@ -66,13 +66,13 @@ void Frame::later(Ctx& c, const WeightGradient& gradient) {
 }
 
 // `matrices`: see scale_shape().
-Tensor Frame::copy_of(Ctx& c, Tensor lent, int64_t matrices) {
-    const Tensor kept = keep(lent.dtype, lent.shape, lent.groups, matrices);
+Operand Frame::copy_of(Ctx& c, const Operand& operand, int64_t matrices) {
+    const Tensor lent = operand.tensor, kept = keep(lent.dtype, lent.shape, lent.groups, matrices);
     if (lent.groups == ScaleGroups::none)
         c.k.cast(c.exec, kept, lent);
     else
         copy_with_scales(c, kept, lent, matrices);
-    return kept;
+    return {kept, operand.is_transposed};
 }
 
 void Frame::pay(Ctx& c, size_t unit) {
@@ -82,7 +82,7 @@ void Frame::pay(Ctx& c, size_t unit) {
         const auto next = std::find_if(from, owed_.end(), [&](const WeightGradient& gradient) {
             return is_of_unit(gradient) && gradient.x_is_scattered;
         });
-        if (next != owed_.end()) c.tokens.begin_gather(c, next->x);
+        if (next != owed_.end()) c.tokens.begin_gather(c, next->x.tensor);
     };
     begin_next(owed_.begin());
     for (auto gradient = owed_.begin(); gradient != owed_.end(); ++gradient) {
@@ -96,14 +96,16 @@ void Frame::pay(Ctx& c, size_t unit) {
 void add_gradient(Ctx& c, const WeightGradient& gradient) {
     if (gradient.groups) {
         const WeightGradient::Part& part = gradient.parts.all().front();
-        const auto multiply_groups = gradient.x.groups == ScaleGroups::none ? c.k.grouped_gemm_weights
-                                                                            : c.k.scaled_grouped_gemm_weights;
+        const Tensor x = gradient.x.tensor;
+        const auto multiply_groups =
+            x.groups == ScaleGroups::none ? c.k.grouped_gemm_weights : c.k.scaled_grouped_gemm_weights;
         const Tensor g = part.storage->g;
         const bool replaces = part.storage->begin_product(0, g.rows());
-        return multiply_groups(c.exec, g, part.dy, gradient.x, replaces ? Tensor{} : g, gradient.groups);
+        return multiply_groups(c.exec, g, part.dy.tensor, x, replaces ? Tensor{} : g, gradient.groups);
     }
     const Scope temps(c.temp);
-    const Tensor x = gradient.x_is_scattered ? c.tokens.gather(c, gradient.x) : gradient.x;
+    Operand x = gradient.x;
+    if (gradient.x_is_scattered) x.tensor = c.tokens.gather(c, x.tensor);
     for (const WeightGradient::Part& part : gradient.parts.all()) {
         const Tensor g = part.storage->g, of_x = g.slice_rows(part.first_row, part.dy.cols())
                                                      .slice_cols(gradient.first_col, x.cols());

@@ -16,6 +16,21 @@ void add_bias_backward(Ctx& c, Tensor dy, const Storage* bias) {
     if (bias && bias->trainable()) c.k.add_bias_backward(c.exec, bias->g, dy);
 }
 
+// The gradient of a part's outputs: for the input's gradient, and for the weight's, if they have the same
+// form.
+TwoOperands gradient_operands(Ctx& c, const WeightPart& part, Tensor dy, const Division& by) {
+    const RecipeForms& forms = part.forms();
+    if (forms.dy == forms.dy_of_wgrad && part.is_trained()) return two_operands(c, part.of(dy), forms.dy, by);
+    return {operand_of_tokens(c, part.of(dy), forms.dy, by), {}};
+}
+// For the weight's gradient; nobody needs it if the weight is frozen.
+Operand of_weight_gradient(Ctx& c, const WeightPart& part, Tensor dy, const TwoOperands& gradient,
+                           const Division& by) {
+    const RecipeForms& forms = part.forms();
+    if (forms.dy == forms.dy_of_wgrad || !part.is_trained()) return gradient.by_columns;
+    return operand_by_columns(c, part.of(dy), forms.dy_of_wgrad, by);
+}
+
 }  // namespace
 
 // Parts with and without a recipe gather the input in their own forms.
@@ -25,7 +40,7 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     const Division by = Division::tokens(c);
     const auto compute = [&](Tensor input, const RecipeForms& forms) {
         const Scope operands(c.temp);
-        LinearWeight::OfParts w;
+        LinearWeight::OfParts<Tensor> w;
         const auto each_part = [&](const auto& f) {
             for (size_t i = 0; i < weight_.parts().size(); ++i)
                 if (weight_.parts()[i].forms() == forms) f(weight_.parts()[i], w[i]);
@@ -50,12 +65,12 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     return y;
 }
 
-Tensor ColLinear::recall_input(Ctx& c) const {
-    const Tensor x = input_.recall(c, weight_.forms(), Division::tokens(c));
+Operand ColLinear::recall_input(Ctx& c) const {
+    const Operand x = input_.recall(c, weight_.forms(), Division::tokens(c));
     const bool is_needed = std::ranges::any_of(weight_.parts(), [&](const WeightPart& part) {
         return part.forms() == weight_.forms() && part.is_trained();
     });
-    if (is_needed && !c.frame.is_owing()) c.tokens.begin_gather(c, x);
+    if (is_needed && !c.frame.is_owing()) c.tokens.begin_gather(c, x.tensor);
     return x;
 }
 
@@ -63,23 +78,25 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     return backward(c, dy, recall_input(c));
 }
 
-Tensor ColLinear::backward(Ctx& c, Tensor dy, Tensor x) const {
+Tensor ColLinear::backward(Ctx& c, Tensor dy, Operand x) const {
     add_bias_backward(c, dy, bias_);
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_.cols()});
     const Scope temps(c.temp);
     const Division by = Division::columns_of_tokens(c);
     const std::vector<WeightPart>& parts = weight_.parts();
-    LinearWeight::OfParts w, gradients;
+    LinearWeight::OfParts<Operand> w;
+    LinearWeight::OfParts<TwoOperands> gradients;
     for (size_t i = 0; i < parts.size(); ++i) {
-        gradients[i] = operand_of_tokens(c, parts[i].of(dy), parts[i].forms().dy, by);
+        gradients[i] = gradient_operands(c, parts[i], dy, by);
         w[i] = parts[i].for_input_gradient(c);
     }
     const auto compute = [&](Tensor rows, int64_t first) {
         for (size_t i = 0; i < parts.size(); ++i)
-            multiply(c, rows, gradients[i].slice_rows(first, rows.rows()), w[i], i > 0 ? rows : Tensor{});
+            multiply(c, rows, gradients[i].by_rows.slice_rows(first, rows.rows()), w[i],
+                     i > 0 ? rows : Tensor{});
     };
     // x is gathered once for all parts with the same forms
-    const auto request = [&](const RecipeForms& forms, Tensor input) {
+    const auto request = [&](const RecipeForms& forms, const Operand& input) {
         WeightGradient gradient = {.x = input,
                                    .x_is_scattered = true,
                                    .x_is_lent = input_.is_lent(forms),
@@ -88,16 +105,14 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy, Tensor x) const {
         for (size_t i = 0; i < parts.size(); ++i)
             if (parts[i].forms() == forms && parts[i].is_trained())
                 gradient.parts.add({.storage = &parts[i].storage(),
-                                    .dy = forms.dy_of_wgrad == forms.dy
-                                              ? gradients[i]
-                                              : operand_of_tokens(c, parts[i].of(dy), forms.dy_of_wgrad, by),
+                                    .dy = of_weight_gradient(c, parts[i], dy, gradients[i], by),
                                     .first_row = parts[i].first_row()});
         c.frame.later(c, gradient);
     };
     c.tokens.scatter(c, dx, compute, [&] { request(weight_.forms(), x); });
     if (weight_.is_mixed()) {
         const RecipeForms forms = weight_.recipe_forms();
-        request(forms, operand_of_tokens(c, x, forms.x_of_wgrad, Division::tokens(c)));
+        request(forms, operand_by_columns(c, x.tensor, forms.x_of_wgrad, Division::tokens(c)));
     }
     return dx;
 }
@@ -122,28 +137,25 @@ Tensor TokenLinear::backward(Ctx& c, Tensor dy) const {
     const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows(), cols_});
     const Scope temps(c.temp);
     const Division by = Division::tokens(c);
-    const Tensor x = input_.recall(c, weight_.forms(), by);
+    const Operand x = input_.recall(c, weight_.forms(), by);
     WeightGradient all = {.x = x, .first_col = first_col_, .x_is_lent = input_.is_lent(weight_.forms())};
     all.dy_is_lent = true;
     Tensor sum;
     for (const WeightPart& part : weight_.parts()) {
         const RecipeForms& forms = part.forms();
-        const Tensor dy_part = part.of(dy), gradient = operand_of_tokens(c, dy_part, forms.dy, by);
-        multiply(c, dx, gradient, part.for_input_gradient(c).slice_cols(first_col_, cols_), sum);
+        const TwoOperands gradient = gradient_operands(c, part, dy, by);
+        multiply(c, dx, gradient.by_rows, part.for_input_gradient(c).slice_cols(first_col_, cols_), sum);
         sum = dx;
-        const WeightGradient::Part request = {
-            .storage = &part.storage(),
-            .dy = forms.dy_of_wgrad == forms.dy || !part.is_trained()
-                      ? gradient
-                      : operand_of_tokens(c, dy_part, forms.dy_of_wgrad, by),
-            .first_row = part.first_row()};
+        const WeightGradient::Part request = {.storage = &part.storage(),
+                                              .dy = of_weight_gradient(c, part, dy, gradient, by),
+                                              .first_row = part.first_row()};
         if (!weight_.is_mixed()) {
             all.parts.add(request);
             continue;
         }
         WeightGradient one = all;
         one.parts.add(request);
-        one.x = operand_of_tokens(c, x, forms.x_of_wgrad, by);
+        one.x = operand_by_columns(c, x.tensor, forms.x_of_wgrad, by);
         one.x_is_lent = input_.is_lent(forms);
         c.frame.later(c, one);
     }
@@ -186,13 +198,17 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     const Scope temps(c.temp);
     const Division by = Division::tokens(c);
     const RecipeForms& forms = weight_.forms();
-    const Tensor w = weight_.for_input_gradient(c);
-    Tensor all = c.tokens.gather(
-        c, operand_of_tokens(c, dy, forms.dy, by), dx.cols(),
-        [&](Tensor rows, int64_t first) { multiply(c, dx.slice_rows(first, rows.rows()), rows, w); });
-    if (forms.dy_of_wgrad != forms.dy && weight_.is_trained())
-        all = c.tokens.gather(c, operand_of_tokens(c, dy, forms.dy_of_wgrad, by));
-    c.frame.later(c, {.parts = {&weight_.storage(), all},
+    const Operand w = weight_.for_input_gradient(c);
+    const TwoOperands gradient = gradient_operands(c, weight_, dy, by);
+    const Tensor all = c.tokens.gather(c, gradient.by_rows, dx.cols(), [&](Tensor rows, int64_t first) {
+        multiply(c, dx.slice_rows(first, rows.rows()), rows, w);
+    });
+    Operand of_weight = of_weight_gradient(c, weight_, dy, gradient, by);
+    if (!of_weight.is_transposed)
+        of_weight.tensor = forms.dy_of_wgrad == forms.dy || !weight_.is_trained()
+                               ? all
+                               : c.tokens.gather(c, of_weight.tensor);
+    c.frame.later(c, {.parts = {&weight_.storage(), of_weight},
                       .x = input_.recall(c, forms, Division::columns_of_tokens(c)),
                       .x_is_lent = input_.is_lent(forms),
                       .dy_is_lent = true});

@@ -23,20 +23,83 @@ WeightPart::WeightPart(const Storage& storage, int64_t first_output, int param)
 // The largest magnitude of a whole parameter, and the scale of weights that are kept in 8 bits, are computed
 // after each update (state/one_scale_weights.hpp).
 Tensor WeightPart::operand(Ctx& c, const Form& form) const {
-    Tensor w = storage_->w.slice_rows(first_row_, rows_);
+    Tensor w = rows_of_storage();
     if (!form.is_8_bit()) return w;
-    if (is_8_bit_float(w.dtype)) {
+    if (is_kept_in_8_bits()) {
         w.groups = ScaleGroups::one;
         w.scale = storage_->one_scales[size_t(std::max(0, param_))].scale.data;
         return w;
     }
-    if (form.groups == ScaleGroups::one)
-        return as_operand(c, w, form, storage_->one_scales[size_t(std::max(0, param_))].largest);
+    if (form.groups == ScaleGroups::one) return as_operand(c, w, form, largest());
+    return as_operand(c, w, form, division(c));
+}
+
+Division WeightPart::division(const Ctx& c) const {
     const Split split = storage_->params().front().shard.tp;
-    return as_operand(c, w, form,
-                      {.row_ranks = alone(),
-                       .other_row_ranks = split == Split::rows ? c.tp : alone(),
-                       .column_ranks = split == Split::cols ? c.tp : alone()});
+    return {.row_ranks = alone(),
+            .other_row_ranks = split == Split::rows ? c.tp : alone(),
+            .column_ranks = split == Split::cols ? c.tp : alone()};
+}
+
+Tensor WeightPart::for_forward(Ctx& c) const {
+    return kept() ? kept()->of_forward : operand(c, forms_.w);
+}
+
+Operand WeightPart::for_input_gradient(Ctx& c) const {
+    if (kept()) return kept()->of_input_gradient;
+    const Form& form = forms_.w_of_dgrad;
+    if (!form.is_8_bit() || is_kept_in_8_bits()) return operand(c, form);
+    if (form.groups == ScaleGroups::one) return operand_by_columns(c, rows_of_storage(), form, largest());
+    const Division by = division(c);
+    return is_transposed_by_columns(c, form, by) ? operand_by_columns(c, rows_of_storage(), form, by)
+                                                 : as_operand(c, rows_of_storage(), form, by);
+}
+
+// If both have one form and one scale, they share codes or at least the scale.
+Storage::KeptOperands WeightPart::room_for_operands(const Ctx& c, Arena& memory) const {
+    const Form &form = forms_.w, &of_dgrad = forms_.w_of_dgrad;
+    const Tensor w = rows_of_storage();
+    const auto room = [&](const Form& of) { return memory.alloc(of.type, w.shape, of.groups); };
+    const auto transposed_room = [&] {
+        return transposed(memory.alloc(of_dgrad.type, {w.cols(), w.rows()}, transposed(of_dgrad).groups));
+    };
+    const bool is_transposed =
+        multiplies_only_rows(c, of_dgrad) &&
+        (of_dgrad.groups == ScaleGroups::one || is_transposed_by_columns(c, of_dgrad, division(c)));
+    if (!have_one_form()) return {room(form), is_transposed ? transposed_room() : Operand(room(of_dgrad))};
+    if (!is_transposed) {
+        const Tensor codes = room(form);
+        return {codes, codes};
+    }
+    const Operand turned = transposed_room();
+    Tensor codes = memory.alloc(form.type, w.shape);
+    codes.groups = form.groups;
+    codes.scale = turned.tensor.scale;
+    return {codes, turned};
+}
+
+void WeightPart::write_operands(Ctx& c, const Storage::KeptOperands& to) const {
+    const Form &form = forms_.w, &of_dgrad = forms_.w_of_dgrad;
+    const Tensor w = rows_of_storage();
+    const Operand& turned = to.of_input_gradient;
+    if (have_one_form()) {
+        if (turned.is_transposed)
+            c.k.quantize_transposed(c.exec, turned.tensor, to.of_forward, w, largest(), form.rule);
+        else
+            c.k.quantize(c.exec, to.of_forward, w, largest(), form.rule, {});
+        return;
+    }
+    write_in_form(c, to.of_forward, w, form, division(c));
+    if (of_dgrad.groups != ScaleGroups::one) {
+        if (turned.is_transposed)
+            write_transposed(c, turned.tensor, w, of_dgrad, division(c), false);
+        else
+            write_in_form(c, turned.tensor, w, of_dgrad, division(c));
+    } else if (turned.is_transposed) {
+        c.k.quantize_transposed(c.exec, turned.tensor, {}, w, largest(), of_dgrad.rule);
+    } else {
+        c.k.quantize(c.exec, turned.tensor, w, largest(), of_dgrad.rule, {});
+    }
 }
 
 LinearWeight::LinearWeight(const std::vector<const Storage*>& storages) {

@@ -13,7 +13,8 @@ Flow MtpLayer::forward(Ctx& c, Flow in) const {
 }
 
 Flow MtpLayer::backward(Ctx& c, Flow dout) const {
-    const Tensor dh = dout.hidden();
+    Tensor dh = dout.hidden();
+    dh.largest = nullptr;
     const Scope temps(c.temp);
     const Tensor dx = parts_.block->backward(c, parts_.norm->backward(c, dh, {})).hidden();
     const Tensor of_h = parts_.hnorm->backward(c, parts_.of_hidden.backward(c, dx), {}),

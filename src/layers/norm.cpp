@@ -5,6 +5,13 @@ namespace coeus {
 
 namespace {
 
+// The memory of dx, whose largest magnitude is found if plus has room for it.
+Tensor result_of(Tensor dy, Tensor plus) {
+    if (plus) return plus;
+    dy.largest = nullptr;
+    return dy;
+}
+
 // The destination of the weight's gradient; absent if there is no weight or it is frozen.
 Tensor gradient_of(const Storage* weight) {
     return weight && weight->trainable() ? weight->g : Tensor{};
@@ -32,7 +39,7 @@ Tensor RmsNorm::again(Ctx& c) const {
 
 Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
-    Tensor dx = plus ? plus : dy;
+    const Tensor dx = result_of(dy, plus);
     c.k.rms_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, rstd, weight_->w);
     return dx;
 }
@@ -60,7 +67,7 @@ Tensor LayerNorm::again(Ctx& c) const {
 
 Tensor LayerNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
     const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
-    Tensor dx = plus ? plus : dy;
+    const Tensor dx = result_of(dy, plus);
     c.k.layer_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, mean, rstd,
                             weight_ ? weight_->w : Tensor{});
     return dx;

@@ -104,6 +104,60 @@ Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& div
     return stays ? as_operand(c, x, form, division) : in_form(c, x, form, division);
 }
 
+// Products on GPUs that multiply rows by rows would transpose the codes themselves.
+bool multiplies_only_rows(const Ctx& c, const Form& form) {
+    return (form.groups == ScaleGroups::one || form.groups == ScaleGroups::cols) && !c.exec.emulates_8_bits &&
+           multiplies_rows_only(c.exec.architecture);
+}
+
+bool is_transposed_by_columns(const Ctx& c, const Form& form, const Division& division) {
+    return multiplies_only_rows(c, form) && division.other_row_ranks.size() == 1;
+}
+
+Tensor write_transposed(Ctx& c, Tensor t, Tensor x, const Form& form, const Division& division, bool codes) {
+    Tensor q;
+    if (codes) {
+        q = c.temp.alloc(form.type, x.shape);
+        q.groups = ScaleGroups::one;
+        q.scale = t.scale;
+    }
+    const Scope temps(c.temp);
+    const Tensor bits = largest_magnitudes(c, x, form.groups, division, {});
+    c.k.quantize_transposed(c.exec, t, q, x, bits, form.rule);
+    return q;
+}
+
+namespace {
+
+Tensor room_for_transposed(Ctx& c, Tensor x, const Form& form) {
+    return c.temp.alloc(form.type, {x.cols(), x.rows()}, transposed(form).groups);
+}
+
+}  // namespace
+
+Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, const Division& division) {
+    if (!is_transposed_by_columns(c, form, division)) return operand_of_tokens(c, x, form, division);
+    const Tensor t = room_for_transposed(c, x, form);
+    write_transposed(c, t, x, form, division, false);
+    return transposed(t);
+}
+
+Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, Tensor largest) {
+    if (!multiplies_only_rows(c, form)) return as_operand(c, x, form, largest);
+    const Tensor t = room_for_transposed(c, x, form);
+    c.k.quantize_transposed(c.exec, t, {}, x, largest, form.rule);
+    return transposed(t);
+}
+
+TwoOperands two_operands(Ctx& c, Tensor x, const Form& form, const Division& division) {
+    if (form.groups == ScaleGroups::one && is_transposed_by_columns(c, form, division)) {
+        const Tensor t = room_for_transposed(c, x, form), q = write_transposed(c, t, x, form, division, true);
+        return {q, transposed(t)};
+    }
+    const Tensor operand = operand_of_tokens(c, x, form, division);
+    return {operand, operand};
+}
+
 void copy_with_scales(Ctx& c, Tensor to, Tensor from, int64_t matrices) {
     c.k.cast(c.exec, to, from);
     c.k.cast(c.exec, scales_of(to, matrices), scales_of(from, matrices));

@@ -11,6 +11,12 @@ namespace coeus {
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
+bool Stage::has_gradients_with_one_scale() const {
+    return std::ranges::any_of(model_->parameters().storages(), [](const Storage& storage) {
+        return forms_of(storage.recipe()).dy.groups == ScaleGroups::one;
+    });
+}
+
 // Prefetches the units of the segments from this one on.
 void Stage::prefetch_forward(size_t segment) const {
     if (!gathered_) return;
@@ -40,12 +46,22 @@ void Stage::train_objective(Ctx& c, const Segment& segment, const Flow& flow) co
     gradients.release();
 }
 
+namespace {
+
+// After its elements were changed, or when the room of the largest magnitude ends.
+Flow without_largest(Flow flow) {
+    for (Tensor& tensor : flow.all()) tensor.largest = nullptr;
+    return flow;
+}
+
+}  // namespace
+
 // The gradient of an objective's input: that of its loss, added to that of the segments after it.
 Flow Stage::objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const {
     const Flow own = pop_flow(c, this, model_->flow_into(segment, {}).count());
     if (segment + 1 < part_.last) {
         add_flow(c, of_rest, own);
-        return of_rest;
+        return without_largest(of_rest);
     }
     if (of_rest.count() == 0) return own;
     cast_flow(c, of_rest, own);
@@ -70,20 +86,23 @@ Flow Stage::forward(Ctx& c, Flow in) const {
 }
 
 Flow Stage::backward(Ctx& c, Flow gradient) const {
+    const Scope temps(c.temp);
+    Ctx with_room = c;
+    if (has_gradients_with_one_scale()) with_room.largest_of_gradient = c.temp.alloc(Dtype::i32, {1});
     for (size_t s = part_.last; s-- > first_trained();) {
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} backward", segment.name);
         if (segment.objective) {
-            gradient = objective_gradient(c, s, gradient);
+            gradient = objective_gradient(with_room, s, gradient);
             continue;
         }
         const WeightLease weights(segment.block->is_lookup() ? nullptr : gathered_, segment.unit);
         prefetch_backward(s);
         GradientLease gradients(gathered_, segment.unit);
-        gradient = segment.block->backward(c, gradient);
+        gradient = segment.block->backward(with_room, gradient);
         gradients.release();
     }
-    return gradient;
+    return without_largest(gradient);
 }
 
 Flow Stage::backward_input(Ctx& c, Flow gradient) const {

@@ -64,6 +64,7 @@ const std::map<std::string, const char*>& classes_of_kernels() {
         {"cross_entropy", loss},
         {"largest_magnitudes", quantizing},
         {"quantize", quantizing},
+        {"quantize_transposed", quantizing},
         {"quantize_values", quantizing},
         {"dequantize", quantizing},
         {"sum_of_squares", optimizer},

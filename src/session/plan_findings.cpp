@@ -4,6 +4,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/deck/command_line.hpp"
 #include "coeus/session/chunk_choice.hpp"
+#include "coeus/session/operand_choice.hpp"
 #include "coeus/session/product_choice.hpp"
 #include "coeus/setup/describe_precision.hpp"
 #include "coeus/setup/describe_run.hpp"
@@ -22,6 +23,8 @@ Findings plan_findings(const Config& config, const MeshShape& mesh, const Engine
     Findings found;
     found.add(describe_run(config, mesh, engine, memory_limit));
     if (const std::string notice = notice_on_chunks(config, engine.options(), of_checkpoint); !notice.empty())
+        found.add(Topic::plan, notice, Severity::notice);
+    if (const std::string notice = notice_on_operands(engine.options()); !notice.empty())
         found.add(Topic::plan, notice, Severity::notice);
     found.add(product_findings(config, mesh, engine.config(), engine.options()));
     // with model.print_after_conversion, describe_run() has them

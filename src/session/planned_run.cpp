@@ -5,6 +5,7 @@
 #include "coeus/predict/machine_file.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/session/chunk_choice.hpp"
+#include "coeus/session/operand_choice.hpp"
 #include "coeus/session/starting_point.hpp"
 #include "coeus/setup/device_choice.hpp"
 #include "coeus/setup/precision_checks.hpp"
@@ -42,9 +43,12 @@ PlannedRun::PlannedRun(const CommandLine& asked, int ranks)
       cpu(share_of_cpu(int(asked.config.training.threads), 0, 1)),
       device(planned_device(asked, backend_from_deck(asked.config))),
       chunks_of_checkpoint(coeus::chunks_of_checkpoint(asked.config)),
-      engine(model, with_largest_chunks(
-                        model, planned_options(asked.config, model, mesh, device.capability, cpu.threads),
-                        device.memory_bytes, chunks_of_checkpoint)) {
+      engine(model, with_kept_operands(
+                        model,
+                        with_largest_chunks(
+                            model, planned_options(asked.config, model, mesh, device.capability, cpu.threads),
+                            device.memory_bytes, chunks_of_checkpoint),
+                        device.memory_bytes)) {
     require_8_bit_products(engine.options(), device.title, device.capability);
 }
 

@@ -12,6 +12,7 @@
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/session/chunk_choice.hpp"
+#include "coeus/session/operand_choice.hpp"
 #include "coeus/session/plan_findings.hpp"
 #include "coeus/session/product_choice.hpp"
 #include "coeus/session/starting_point.hpp"
@@ -91,10 +92,13 @@ Session::Session(const Config& config, Rank& rank, StartUp& start_up)
                                                     : chunks_of_checkpoint(config, rank.world())),
       engine_(start_up.make<Engine>(
           "plan", model_,
-          with_largest_chunks(model_,
-                              engine_options(config, model_, rank.mesh().shape(), rank.world().rank(),
-                                             machine_of(config, rank)),
-                              rank.memory_bytes(), rank.world(), chunks_of_checkpoint_))) {
+          with_kept_operands(
+              model_,
+              with_largest_chunks(model_,
+                                  engine_options(config, model_, rank.mesh().shape(), rank.world().rank(),
+                                                 machine_of(config, rank)),
+                                  rank.memory_bytes(), rank.world(), chunks_of_checkpoint_),
+              rank.memory_bytes(), rank.world()))) {
     together(rank.world(), [&] {
         require_8_bit_products(engine_.options(), rank.device().name(), rank.device().architecture());
     });

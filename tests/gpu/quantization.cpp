@@ -47,6 +47,18 @@ KernelCase special_case(const Values& numbers, Dtype type, ScaleGroups groups, S
     return c;
 }
 
+/// The same numbers as codes and their transpose, of one pass.
+KernelCase special_transposed_case(const Values& numbers, Dtype type) {
+    KernelCase c = special_case(numbers, type, ScaleGroups::one, ScaleRule::exact);
+    c.arguments.push_back({"transposed", Role::output, Kind::code, {special_columns, special_rows}});
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.largest_magnitudes(e, o[2], o[3], ScaleGroups::one, {});
+        k.quantize_transposed(e, quantized(o[4], type, ScaleGroups::one, o[1]),
+                              quantized(o[0], type, ScaleGroups::one, {}), o[3], o[2], ScaleRule::exact);
+    };
+    return c;
+}
+
 /// Whether the elements are the same. The bits of a NaN in float32 depend on the processor.
 bool same_numbers(const Tensor& a, const Tensor& b) {
     for (int64_t i = 0; i < a.count(); ++i)
@@ -128,6 +140,15 @@ TEST_CASE("GPU kernels quantize every number to the CPU's bytes") {
         {ScaleGroups::cols, {ScaleRule::exact, ScaleRule::power_of_two}},
         {ScaleGroups::rows32, {ScaleRule::mx_floor, ScaleRule::mx_rceil}},
         {ScaleGroups::cols32, {ScaleRule::mx_floor, ScaleRule::mx_rceil}}};
+    for (const Values& numbers : special)
+        for (const Dtype type : {Dtype::fp8_e4m3, Dtype::fp8_e5m2})
+            for (const Dtype of_x : {Dtype::f32, Dtype::bf16}) {
+                const KernelCase c = special_transposed_case(numbers, type);
+                const Operands cpu = run_case(c, cpu_kernels(), of_x, of_x),
+                               gpu = run_case_on(the_gpu(), c, of_x, of_x);
+                CAPTURE(numbers.size(), name_of(type), name_of(of_x));
+                for (const size_t i : {0, 1, 4}) CHECK(same_numbers(cpu[i], gpu[i]));
+            }
     for (const Values& numbers : special)
         for (const auto& [groups, rules] : forms)
             for (const ScaleRule rule : rules)

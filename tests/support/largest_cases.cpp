@@ -30,7 +30,8 @@ LargestCase largest_case(const KernelCase& plain, int64_t parts, size_t result =
 
 KernelCase with_number(KernelCase c, size_t operand, double number) {
     c.name += fmt::format(" with {}", number);
-    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
+    c.prepare = [=, prepare = c.prepare](const Kernels& k, Exec& e, const Operands& o) {
+        if (prepare) prepare(k, e, o);
         set_element(o[operand], o[operand].count() / 2, number);
     };
     return c;
@@ -58,6 +59,11 @@ std::vector<LargestCase> largest_cases() {
             list.push_back(largest_case(with_number(rms_norm_case(rows, width), 2, number), 1));
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, true), 3, number), 1));
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, false), 3, number), 1));
+            for (const Plus plus : {Plus::none, Plus::in_dx})
+                list.push_back(
+                    largest_case(with_number(rms_norm_backward_case(rows, width, plus), 2, number), 1));
+            list.push_back(largest_case(
+                with_number(layer_norm_backward_case(rows, width, true, Plus::in_dx), 2, number), 1));
             list.push_back(largest_case(with_number(swiglu_case(rows, width), 1, number), 1));
             list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, false), 1, number), 2));
             list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, true), 0, number), 2));

@@ -79,6 +79,7 @@ void set_recipe(MeshCase& c, int choice) {
     Precision& precision = c.types.precision;
     precision.linear = recipes[choice];
     precision.gather_in_8_bits = choice == 2;
+    c.keeps_operands = c.local_batches > 1;
     const bool in_blocks = choice == 4;
     const int64_t width = in_blocks ? 32 * c.mesh.tp : 48;
     c.model.dim = 32;

@@ -27,8 +27,8 @@ const std::vector<MeshFactor>& mesh_factors();
 void set_expert_ranks(MeshCase& c, int choice);
 /// Selects a recipe (kernels/quantization.hpp): none (0), tensorwise, tensorwise with weights gathered in 8
 /// bits, rowwise, MXFP8. Sets sizes that 8-bit products can divide, and some that they cannot. Blocks of MX
-/// lie within the parts of tensor and context ranks. Called when the mesh, the experts and the sequences are
-/// set.
+/// lie within the parts of tensor and context ranks. Steps of several local batches keep the operands of
+/// weights. Called when the mesh, the experts and the sequences are set.
 inline constexpr int recipe_choices = 5;
 void set_recipe(MeshCase& c, int choice);
 /// Freezes nothing (0), the embedding and the first two layers, or the third layer and parts of the others,

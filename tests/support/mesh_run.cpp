@@ -59,6 +59,7 @@ std::string MeshCase::name() const {
         text += fmt::format(", recipes {} and {} of experts{}", int(types.precision.linear),
                             int(types.precision.experts),
                             types.precision.gather_in_8_bits ? ", weights gathered in 8 bits" : "");
+    if (keeps_operands) text += ", operands kept";
     if (optimizer.name != "AdamW") text += ", " + optimizer.name;
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
@@ -84,6 +85,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .limits = c.guarded,
                        .snapshot = c.guarded,
                        .pipeline = c.pipeline,
+                       .keeps_operands = c.keeps_operands,
                        .graphs = c.graphs,
                        .offload_chunk = c.offload_chunk}),
       sequences_(c.sequences),

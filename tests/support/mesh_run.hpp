@@ -35,8 +35,9 @@ struct MeshCase {
     bool graphs = false;                    ///< run a GPU's steps as graphs
     int64_t offload_chunk = 4096;           ///< with types.offload: several chunks even for a tiny model
     OptimizerOptions optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
-    bool overlap_pairs = true;  ///< see EngineOptions
-    bool guarded = false;       ///< steps have limits, and the plan includes a snapshot
+    bool overlap_pairs = true;    ///< see EngineOptions
+    bool keeps_operands = false;  ///< see EngineOptions
+    bool guarded = false;         ///< steps have limits, and the plan includes a snapshot
 
     std::string name() const;
     int64_t validation_batch() const {

@@ -46,7 +46,7 @@ auto members(const StateTypes& types) {
 auto members(const MeshCase& c) {
     const auto& [mesh, model, types, sequences, local_batches, validated, seq_len, document_mask,
                  document_length, gather, exchanges, streams, recompute, pipeline, device, nccl, graphs,
-                 offload_chunk, optimizer, overlap_pairs, guarded] = c;
+                 offload_chunk, optimizer, overlap_pairs, keeps_operands, guarded] = c;
     return std::tuple_cat(
         std::tie(model, sequences, local_batches, validated, seq_len, document_mask, document_length),
         members(types), members(recompute), members(optimizer));

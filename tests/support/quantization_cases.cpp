@@ -88,6 +88,30 @@ KernelCase quantize_case(const Sizes& s, Dtype type, ScaleGroups groups, ScaleRu
     return c;
 }
 
+/// `codes`: those of rows are written as well.
+KernelCase quantize_transposed_case(const Sizes& s, Dtype type, ScaleGroups groups, ScaleRule rule,
+                                    bool codes) {
+    const Shape turned = {s.cols, s.rows};
+    const G of_turned = groups == G::one ? G::one : G::rows;
+    KernelCase c;
+    c.name = fmt::format("quantize_transposed {} {} {} {}{}", s.text(), coeus::name_of(type), name_of(groups),
+                         name_of(rule), codes ? " with codes" : "");
+    c.arguments = {codes_argument("transposed", output, turned, s.padding),
+                   scales_argument("scale", output, of_turned, turned, 1, s.padding),
+                   codes_argument("q", codes ? output : input, s.shape(), s.padding),
+                   {"x", input, Kind::compute, s.shape(), 0, 3, s.padding},
+                   {"bits", input, Kind::index, {s.maxima(groups)}, 1}};
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.largest_magnitudes(e, o[4], o[3], groups, {});
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.quantize_transposed(e, quantized(o[0], type, of_turned, o[1]),
+                              codes ? quantized(o[2], type, G::one, {}) : Tensor(), o[3], o[4], rule);
+    };
+    c.bound_f32 = c.bound_bf16 = 0;
+    return c;
+}
+
 KernelCase copy_case(const Sizes& s, Dtype type) {
     KernelCase c;
     c.name = fmt::format("cast {} {}", s.text(), coeus::name_of(type));
@@ -236,6 +260,13 @@ std::vector<KernelCase> quantization_cases() {
         list.push_back(quantize_case(s, e4m3, G::one, ScaleRule::exact, false, false));
         for (const Dtype type : {e4m3, e5m2, Dtype::u8}) list.push_back(copy_case(s, type));
     }
+    for (const Sizes& s :
+         std::vector<Sizes>{{1, 1, 1}, {1, 7, 33, 5}, {1, 70, 300, 4}, {1, 128, 192}, {1, 64, 128, 16}})
+        for (const Dtype type : {e4m3, e5m2}) {
+            for (const bool codes : {false, true})
+                list.push_back(quantize_transposed_case(s, type, G::one, ScaleRule::exact, codes));
+            list.push_back(quantize_transposed_case(s, type, G::cols, ScaleRule::power_of_two, false));
+        }
     for (const Sizes& s : blocks)
         for (const G groups : {G::rows32, G::cols32}) {
             for (const ScaleRule rule : {ScaleRule::mx_floor, ScaleRule::mx_rceil})

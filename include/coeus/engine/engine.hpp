@@ -10,6 +10,7 @@
 #include "coeus/engine/step_graphs.hpp"
 #include "coeus/engine/temporaries.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
+#include "coeus/layers/kept_operands.hpp"
 #include "coeus/models/model_config.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
@@ -85,6 +86,8 @@ struct EngineOptions {
     bool deterministic = true;              ///< see Processor
     /// See Processor. Not set: the engine takes cpu_chunk_bytes, or the smallest of gpu_chunk_bytes.
     std::optional<int64_t> chunk_bytes;
+    /// Weights of linear layers in 8 bits are made after each update and kept, unless they are gathered.
+    bool keeps_operands = false;
     bool graphs = false;  ///< submit a GPU's steps as CUDA graphs, unless something observes them
     /// If several ranks divide the experts: they exchange rows in blocks (BlocksExchange), not in rounds. Not
     /// set: with graphs, which need blocks. The engine sets exchanges.expert_blocks by it.
@@ -194,6 +197,7 @@ private:
     bool submit_graphs();
     void begin_gradients();
     void submit_update();
+    void renew_kept_operands(KeptOperands::Changed changed);
     void repeat_with_rounds();
     void forward_backward(bool last);
     void sum_over_ranks();
@@ -205,6 +209,7 @@ private:
     const Mesh* mesh_ = nullptr;
     std::unique_ptr<Model> model_;
     OneScaleWeights one_scale_weights_;
+    std::optional<KeptOperands> kept_operands_;  // absent: none are kept
     Gathered gathered_;
     std::vector<MatrixRanks> matrix_ranks_;  // by sharding
     Executor executor_;

@@ -35,11 +35,21 @@ constexpr Dtype acc_of(Dtype type) {
 struct Operand {
     Tensor tensor;
     bool is_transposed = false;
-    Operand(Tensor t, bool is = false)
+    Operand(Tensor t = {}, bool is = false)
         : tensor(t), is_transposed(is) {}  // NOLINT: implicit, so that calls read well
+    int64_t rows() const { return is_transposed ? tensor.cols() : tensor.rows(); }
+    int64_t cols() const { return is_transposed ? tensor.rows() : tensor.cols(); }
+    /// Columns [first, first + count).
+    Operand slice_cols(int64_t first, int64_t count) const {
+        return {is_transposed ? tensor.slice_rows(first, count) : tensor.slice_cols(first, count),
+                is_transposed};
+    }
 };
 inline Operand transposed(Tensor t) {
     return {t, true};
+}
+inline Operand transposed(const Operand& x) {
+    return {x.tensor, !x.is_transposed};
 }
 
 /// Which elements of a head are rotated together: adjacent pairs (2j, 2j+1), as torchtitan stores Llama, or
@@ -138,6 +148,10 @@ struct Kernels {
     /// scales are written. A single scale is not written if q has no room for it. `experts` as before; the
     /// padding of groups is zero in q.
     void (*quantize)(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Groups& experts);
+    /// transposed[C,R] = the transpose of the codes that quantize would write with groups one or cols, with
+    /// one scale or one for each of its rows. q[R,C] (optional; only with one scale): the codes as they are,
+    /// in the same pass; its scale is not written. bits: one, or [C].
+    void (*quantize_transposed)(Exec&, Tensor transposed, Tensor q, Tensor x, Tensor bits, ScaleRule rule);
     /// y (bf16) = the values of what quantize would write in `form`. y.groups = groups_of_values(form): if
     /// there is one scale that is not a power of two, y is without it, and it is written to y.scale. Several
     /// such scales: LogicError. bits: as for quantize. Only if takes_values.
@@ -160,7 +174,7 @@ struct Kernels {
     /// magnitude of y, and rounds it. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
     /// dx = plus + J^T dy. dweight[D] (acc) += sum over T; absent if the weight is frozen. `plus` is the
-    /// gradient from the residual path (optional). dx may be plus or dy.
+    /// gradient from the residual path (optional). dx may be plus or dy. Finds the largest magnitude of dx.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight);
     /// y = (x - mean) rstd w. The weight is optional; there is no bias. mean and rstd [T] (acc) are kept for
@@ -363,7 +377,7 @@ struct Kernels {
 /// no-op functions of planning runs.
 // clang-format off
 #define COEUS_EACH_KERNEL(DO) \
-    DO(gemm) DO(largest_magnitudes) DO(quantize) DO(quantize_values) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
+    DO(gemm) DO(largest_magnitudes) DO(quantize) DO(quantize_transposed) DO(quantize_values) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \

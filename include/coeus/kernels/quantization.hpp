@@ -41,6 +41,12 @@ constexpr ScaleGroups groups_of_values(const Form& form) {
                                                                             : ScaleGroups::none;
 }
 
+/// The form of the transposed codes, of a matrix with one scale or with one for each column.
+constexpr Form transposed(Form form) {
+    if (form.groups == ScaleGroups::cols) form.groups = ScaleGroups::rows;
+    return form;
+}
+
 /// The form of tokens with a scale for each of them, which all recipes of rows have.
 inline constexpr Form rows_form = {Dtype::fp8_e4m3, ScaleGroups::rows, ScaleRule::power_of_two};
 /// Tensor::rounded as an operand: t in this form, or its values.
@@ -49,6 +55,12 @@ inline Tensor rounded_rows(const Tensor& t) {
     q.scale = t.rounded_scale;
     q.groups = t.rounded_scale ? rows_form.groups : groups_of_values(rows_form);
     return q;
+}
+
+/// True if products of 8-bit numbers on GPUs of this compute capability multiply rows by rows only: what is
+/// summed must run along the rows of both operands.
+constexpr bool multiplies_rows_only(int architecture) {
+    return (architecture >= 89 && architecture < 100) || architecture >= 120;
 }
 
 /// Which products of a layer are computed in 8 bits, and how.

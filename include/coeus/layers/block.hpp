@@ -15,7 +15,9 @@ public:
     virtual ~Block() = default;
     /// Computes the result, which is kept in the frame.
     virtual Flow forward(Ctx& c, Flow in) const = 0;
-    /// Computes the gradient of the input from the gradient of the result, in the same memory.
+    /// Computes the gradient of the input from the gradient of the result, in the same memory. Both may come
+    /// with their largest magnitude, at Ctx::largest_of_gradient; a block that writes to the memory of `dout`
+    /// otherwise returns it without.
     virtual Flow backward(Ctx& c, Flow dout) const = 0;
     /// Keeps what forward keeps for the backward, but does not compute the result if that is extra work.
     virtual void rebuild(Ctx& c, Flow in) const { forward(c, in); }

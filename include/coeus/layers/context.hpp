@@ -57,6 +57,8 @@ struct Ctx {
     /// i64 [rows, columns], see Model::counters(): a router adds to its layer's row how often it has chosen
     /// each expert. Absent: nobody counts, in validation, generation and recomputation.
     Tensor counts = {};
+    /// i32[1]: room for the largest magnitude of the gradient between blocks. Absent: nobody needs it.
+    Tensor largest_of_gradient = {};
 };
 
 }  // namespace coeus

@@ -18,18 +18,18 @@ struct Ctx;
 
 /// A weight gradient that a linear layer requests: dW += dy^T x; for rows in groups, of each group for its
 /// own matrix. Several weights may share x. x and dy are in the compute type, or both are operands in 8 bits,
-/// as codes or as values.
+/// as codes or as values. Rows in groups, and rows that must be gathered, are not transposed.
 struct WeightGradient {
     struct Part {
         const Storage* storage;
-        Tensor dy;              ///< [T, O]
+        Operand dy;             ///< [T, O]
         int64_t first_row = 0;  ///< of the rows of dW that belong to dy
     };
     class Parts {
     public:
         static constexpr size_t most = 8;
         Parts() = default;
-        Parts(const Storage* storage, Tensor dy) { add({storage, dy}); }
+        Parts(const Storage* storage, const Operand& dy) { add({storage, dy}); }
         /// Not if the weight is frozen: then nobody needs its gradient.
         void add(const Part& part) {
             if (!part.storage->trainable()) return;
@@ -45,7 +45,7 @@ struct WeightGradient {
     };
 
     Parts parts;                  ///< of one unit
-    Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
+    Operand x;                    ///< [T, I], or this rank's rows of it; kept in the frame
     int64_t first_col = 0;        ///< of the columns of dW that belong to x
     Groups groups = {};           ///< of the rows of x and dy; absent: they are one group
     bool x_is_scattered = false;  ///< the rows of x must be gathered from the tensor-parallel ranks
@@ -130,7 +130,7 @@ public:
 
 private:
     Arena memory_, host_memory_;
-    Tensor copy_of(Ctx& c, Tensor lent, int64_t matrices);
+    Operand copy_of(Ctx& c, const Operand& lent, int64_t matrices);
     static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
 
     std::vector<Kept> kept_, on_host_;

@@ -27,8 +27,8 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
     /// The same in two steps, between which a layer may compute something that needs no tensor-parallel
     /// ranks: recalls the input x, whose rows the weight gradient needs, and begins to gather them.
-    Tensor recall_input(Ctx& c) const;
-    Tensor backward(Ctx& c, Tensor dy, Tensor x) const;
+    Operand recall_input(Ctx& c) const;
+    Tensor backward(Ctx& c, Tensor dy, Operand x) const;
 
 private:
     LinearWeight weight_;

@@ -27,11 +27,27 @@ public:
     bool is_trained() const { return storage_->trainable(); }
     /// Its columns of the layer's outputs y, or of their gradient.
     Tensor of(Tensor y) const { return y.slice_cols(first_output_, rows_); }
-    /// The operand of the forward's product, and of the input's gradient: in temp, or the weight itself.
-    Tensor for_forward(Ctx& c) const { return operand(c, forms_.w); }
-    Tensor for_input_gradient(Ctx& c) const { return operand(c, forms_.w_of_dgrad); }
+    /// The operand of the forward's product, and of the input's gradient: kept, or in temp, or the weight
+    /// itself.
+    Tensor for_forward(Ctx& c) const;
+    Operand for_input_gradient(Ctx& c) const;
+    /// Room in `memory` for both in 8 bits, and what writes them there.
+    Storage::KeptOperands room_for_operands(const Ctx& c, Arena& memory) const;
+    void write_operands(Ctx& c, const Storage::KeptOperands& to) const;
 
 private:
+    const Storage::KeptOperands* kept() const {
+        return storage_->kept_operands.empty() ? nullptr
+                                               : &storage_->kept_operands[size_t(std::max(0, param_))];
+    }
+    bool have_one_form() const {
+        return forms_.w == forms_.w_of_dgrad && forms_.w.groups == ScaleGroups::one;
+    }
+    bool is_kept_in_8_bits() const { return is_8_bit_float(storage_->w.dtype); }
+    Tensor rows_of_storage() const { return storage_->w.slice_rows(first_row_, rows_); }
+    Tensor largest() const { return storage_->one_scales[size_t(std::max(0, param_))].largest; }
+    /// The ranks that have its other rows and columns.
+    Division division(const Ctx& c) const;
     Tensor operand(Ctx& c, const Form& form) const;
     const Storage* storage_;
     int param_;
@@ -70,7 +86,8 @@ public:
         return part == parts_.end() ? RecipeForms{} : part->forms();
     }
     /// What a layer computes in temp from each part.
-    using OfParts = std::array<Tensor, most_parts>;
+    template <class T>
+    using OfParts = std::array<T, most_parts>;
 
 private:
     std::vector<WeightPart> parts_;

@@ -16,7 +16,7 @@ public:
     /// [T, D] -> [T, D], kept or in temp, as the constructor was told.
     virtual Tensor forward(Ctx& c, Tensor x) const = 0;
     /// dx = plus + J^T dy, written to the memory of `plus` (the gradient from the residual path), or to that
-    /// of dy if `plus` is absent.
+    /// of dy if `plus` is absent. Finds its largest magnitude if `plus` has room for that (Tensor::largest).
     virtual Tensor backward(Ctx& c, Tensor dy, Tensor plus) const = 0;
 
 protected:

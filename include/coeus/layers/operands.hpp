@@ -44,6 +44,29 @@ Tensor as_operand(Ctx& c, Tensor x, const Form& form, Tensor largest);
 /// them, or in a backward that computes the weights' gradients later and keeps their operands.
 Tensor operand_of_tokens(Ctx& c, Tensor x, const Form& form, const Division& division);
 
+/// True if the GPU's products sum rows only, so that they need transposed codes of a matrix in this form if
+/// they sum its columns.
+bool multiplies_only_rows(const Ctx& c, const Form& form);
+/// An operand of a product that sums its columns: as operand_of_tokens(), or transposed codes if the GPU's
+/// products sum rows only (multiplies_only_rows()) and no tensor-parallel rank has other rows.
+Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, const Division& division);
+/// The same for given largest magnitudes, of a matrix that no other rank needs: as as_operand().
+Operand operand_by_columns(Ctx& c, Tensor x, const Form& form, Tensor largest);
+
+/// A matrix as the operand of two products: of one that sums its rows, and of one that sums its columns.
+struct TwoOperands {
+    Tensor by_rows;
+    Operand by_columns;
+};
+/// Tokens in a form for both products. One pass makes both, if they have one scale.
+TwoOperands two_operands(Ctx& c, Tensor x, const Form& form, const Division& division);
+
+/// True if operand_by_columns() returns transposed codes.
+bool is_transposed_by_columns(const Ctx& c, const Form& form, const Division& division);
+/// Writes them to t, and if x has one scale and `codes` is true also as they are: to temp, with the scale of
+/// t.
+Tensor write_transposed(Ctx& c, Tensor t, Tensor x, const Form& form, const Division& division, bool codes);
+
 /// to = from, of the same type, shape and groups. `matrices`: see scale_shape().
 void copy_with_scales(Ctx& c, Tensor to, Tensor from, int64_t matrices = 1);
 

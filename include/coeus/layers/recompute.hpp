@@ -68,15 +68,17 @@ public:
     Tensor take(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const;
     /// Only keeps it.
     void keep(Ctx& c, Tensor x, const RecipeForms& forms, const Division& division) const;
-    /// Returns x in the form of the weight's gradient, in the backward.
-    Tensor recall(Ctx& c, const RecipeForms& forms, const Division& division) const;
+    /// Returns x in the form of the weight's gradient, whose product sums the columns, in the backward.
+    Operand recall(Ctx& c, const RecipeForms& forms, const Division& division) const;
     /// True if what recall() returns is in temp.
     bool is_lent(const RecipeForms& forms) const {
         return place_ == Output::recomputed || (place_ == Output::kept && forms.x_of_wgrad.is_8_bit());
     }
 
 private:
-    Tensor keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division) const;
+    /// Returns the codes of x, which may be in temp, if they are needed.
+    Tensor keep_in_8_bits(Ctx& c, Tensor x, const Form& form, const Division& division,
+                          bool needs_codes) const;
     Output::Place place_ = Output::kept;
     const Recomputable* source_ = nullptr;
 };

@@ -69,6 +69,8 @@ private:
     bool is_last() const { return part_.last == model_->segments().size(); }
     /// Runs segments [part_.first, end) and keeps nothing for a backward.
     Flow without_backward(Ctx& c, Flow in, size_t end) const;
+    /// True if the backward of some layer quantizes the gradient of its outputs with one scale.
+    bool has_gradients_with_one_scale() const;
     size_t first_trained() const { return std::clamp(model_->first_trained(), part_.first, part_.last); }
     void predict(Ctx& c, Tensor out, const Flow& flow) const;
     void train_objective(Ctx& c, const Segment& segment, const Flow& flow) const;

@@ -20,6 +20,7 @@ namespace term {
 inline constexpr const char *weights = "weights", *compute_weights = "weights in the compute type",
                             *gradients = "gradients", *moments = "optimizer moments",
                             *gathered_weights = "gathered weights", *weight_scales = "scales of weights",
+                            *kept_operands = "weights in 8 bits",
                             *unreduced_gradients = "unreduced gradients",
                             *summed_gradients = "gradients while summed", *activations = "activations",
                             *flows = "pipeline buffers", *temporaries = "temporaries",

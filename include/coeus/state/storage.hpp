@@ -93,6 +93,14 @@ public:
     };
     std::vector<OneScale> one_scales;
 
+    /// The operands of a linear layer's two products with the weight, if they are kept for a step
+    /// (layers/kept_operands.hpp): of w, or of each parameter if they have one scale. Empty: they are not.
+    struct KeptOperands {
+        Tensor of_forward;
+        Operand of_input_gradient;
+    };
+    std::vector<KeptOperands> kept_operands;
+
     // this rank's rows:
     Tensor master;   ///< in the master type
     Tensor compute;  ///< in the type of w, if that is another one; w itself if this rank owns all

@@ -32,6 +32,43 @@ void take_largest(std::vector<int32_t>& numbers, const Communicator& world) {
 
 }  // namespace
 
+namespace {
+
+// Gradients and weights after two steps.
+std::pair<std::map<std::string, std::vector<double>>, std::map<std::string, std::vector<double>>>
+results_of_steps(const MeshCase& c, const Mesh& mesh) {
+    MeshRun run(c, mesh);
+    for (const int64_t step : {1, 2}) {
+        TestBatch batch = batch_of_step(c, uint64_t(step));
+        CHECK(run.step(step, batch));
+    }
+    CHECK(use_differs_from_plan(c, run.engine).empty());
+    return {run.whole(&Storage::gradient), run.whole(&Storage::master)};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "kept operands: two ranks that divide tensors, layers or batches have the bits of steps without them") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    int number = 0;
+    for (const MeshShape& shape : {MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.dp_shard = 2},
+                                   MeshShape{.dp_replicate = 2}, MeshShape{.cp = 2}})
+        for (const int recipe : {1, 3, 4}) {
+            if (recipe == 4 && shape.tp == 1) continue;
+            MeshCase c = float32_case_of(shape, recipe);
+            c.local_batches = 1 + number % 3;
+            c.recompute = {.mode = RecomputeOptions::Mode(number++ % 3)};
+            INFO(c.name());
+            const Mesh mesh(world.split(0, "world"), c.mesh);
+            c.keeps_operands = false;
+            const auto plain = results_of_steps(c, mesh);
+            c.keeps_operands = true;
+            CHECK(results_of_steps(c, mesh) == plain);
+        }
+}
+
 // The first of these recipes has one scale for a tensor, the second one for a row.
 TEST_CASE("quantized operands: kernels find scales of every kind of model on two ranks that divide tensors") {
     const Communicator world = Communicator::world("world");

@@ -127,6 +127,62 @@ TEST_CASE("a step of training has the 8-bit products of the GPU, and none if the
             }
 }
 
+namespace {
+
+/// How often a step launches each kernel.
+class LaunchCounts : public KernelObserver {
+public:
+    void begin(const char*, double, double) override {}
+    void launch(const char* kernel) override { ++of[kernel]; }
+    void end() override {}
+    std::map<std::string, int> of;
+};
+
+struct Gradients {
+    std::map<std::string, int> launches;
+    std::map<std::string, std::vector<double>> values;
+};
+
+Gradients gradients_on(int architecture, int recipe, bool keeps_operands = false) {
+    const PretendedGpu gpu(architecture);
+    MeshCase c = float32_case_of({}, recipe);
+    c.model.layers = 1;
+    c.seq_len = 32;
+    c.types.precision.filter_fqns.push_back("output");
+    c.device = &gpu.get();
+    c.keeps_operands = keeps_operands;
+    MeshRun run(c, mesh_of_one());
+    TestBatch batch = batch_of_step(c, 1);
+    LaunchCounts launches;
+    const Observation observation = run.engine.observe(launches);
+    run.compute_gradients(1, batch);
+    return {launches.of, run.whole(&Storage::gradient)};
+}
+
+}  // namespace
+
+// Otherwise the products transpose what they sum along columns: x, dy and the weight.
+TEST_CASE("a step writes codes transposed where the GPU's products sum rows only, with the same bits") {
+    for (const int recipe : {1, 3}) {
+        CAPTURE(recipe);
+        Gradients plain = gradients_on(100, recipe);
+        CHECK(plain.launches["transpose"] + plain.launches["quantize_transposed"] == 0);
+        for (const int architecture : {89, 90, 120}) {
+            CAPTURE(architecture);
+            Gradients transposed = gradients_on(architecture, recipe);
+            CHECK(transposed.launches["transpose"] == 0);
+            CHECK(transposed.launches["quantize_transposed"] >= 12);
+            CHECK(transposed.values == plain.values);
+            Gradients kept = gradients_on(architecture, recipe, true);
+            CHECK(kept.launches["transpose"] == 0);
+            CHECK(kept.launches["quantize_transposed"] < transposed.launches["quantize_transposed"]);
+            CHECK(kept.values == plain.values);
+        }
+    }
+    // weights that are kept in 8 bits are transposed by the products
+    CHECK(gradients_on(90, 2).launches["transpose"] > 0);
+}
+
 TEST_CASE("products of 8-bit floats use exactly the workspace planned for their architecture") {
     for (const int architecture : architectures) {
         const PretendedGpu gpu(architecture);

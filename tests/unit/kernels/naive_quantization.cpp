@@ -141,6 +141,19 @@ void quantize(Exec&, Tensor q, Tensor x, Tensor bits, ScaleRule rule, const Grou
     });
 }
 
+void quantize_transposed(Exec& exec, Tensor transposed, Tensor q, Tensor x, Tensor bits, ScaleRule rule) {
+    std::vector<uint8_t> codes(size_t(x.count()));
+    Tensor all(codes.data(), transposed.dtype, {x.rows(), x.cols()});
+    all.groups = transposed.groups == ScaleGroups::one ? ScaleGroups::one : ScaleGroups::cols;
+    all.scale = transposed.scale;
+    quantize(exec, all, x, bits, rule, {});
+    for (int64_t i = 0; i < x.rows(); ++i)
+        for (int64_t j = 0; j < x.cols(); ++j) {
+            code_at(transposed, j, i) = code_at(all, i, j);
+            if (q) code_at(q, i, j) = code_at(all, i, j);
+        }
+}
+
 void dequantize(Exec&, Tensor y, Tensor q) {
     for_elements(q, {}, [&](int64_t i, int64_t j, int64_t g) { set(y, i, j, at8(q, i, j, g)); });
 }
@@ -187,6 +200,7 @@ void scaled_grouped_gemm_weights(Exec&, Tensor d, Tensor a, Tensor b, Tensor c, 
 Kernels with_quantization(Kernels table) {
     table.largest_magnitudes = largest_magnitudes;
     table.quantize = quantize;
+    table.quantize_transposed = quantize_transposed;
     table.dequantize = dequantize;
     table.scaled_gemm = scaled_gemm;
     table.scaled_grouped_gemm = scaled_grouped_gemm;

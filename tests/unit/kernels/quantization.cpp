@@ -430,3 +430,24 @@ TEST_CASE("quantization: NaN and infinity stay in their groups") {
                 }
         }
 }
+
+TEST_CASE("quantization: transposed codes have one scale or one for each row, and fit") {
+    Exec exec;
+    const OwnedTensor x(Dtype::f32, {3, 5}), bits(Dtype::i32, {5});
+    const Quantized q(Dtype::fp8_e4m3, {3, 5}, ScaleGroups::one);
+    const auto refused = [&](const Tensor& transposed, const Tensor& codes, const char* why) {
+        CHECK_THROWS_WITH(
+            cpu_kernels().quantize_transposed(exec, transposed, codes, x, bits.view, ScaleRule::exact),
+            Catch::Matchers::Contains(why));
+    };
+    const auto room = [](const Shape& shape, ScaleGroups groups) {
+        return Quantized(Dtype::fp8_e4m3, shape, groups);
+    };
+    refused(room({3, 5}, ScaleGroups::one), {}, "quantize_transposed: shapes do not fit");
+    refused(room({5, 3}, ScaleGroups::one), q.view.slice_rows(0, 2),
+            "quantize_transposed: shapes do not fit");
+    refused(room({5, 3}, ScaleGroups::cols), {},
+            "quantize_transposed: the result has one scale, or one for each row");
+    refused(room({5, 3}, ScaleGroups::rows), q,
+            "quantize_transposed: codes of rows and of columns have different scales");
+}

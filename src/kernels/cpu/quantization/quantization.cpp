@@ -324,6 +324,44 @@ void decode_row(T* y, const Tensor& q, int64_t i, int64_t group, bool leave_one)
 
 }  // namespace
 
+namespace {
+
+/// A thread has tiles of x, whose codes it makes by rows.
+template <class Format, class T>
+void quantize_tiles(Exec& exec, Tensor transposed, Tensor q, Tensor x, const int32_t* bits, bool of_columns,
+                    bool power_of_two) {
+    constexpr int64_t side = 64;
+    const auto factor = [=](int64_t j) { return factor_of(bits[j], Format::largest, power_of_two); };
+    auto* const scales = static_cast<float*>(transposed.scale);
+    for (int64_t j = 0; j < (of_columns ? x.cols() : 1); ++j) scales[j] = 1 / factor(j);
+    const int64_t down = div_ceil(x.rows(), side);
+    parallel_blocks(exec, down * div_ceil(x.cols(), side), 1, [&](int64_t tile, int64_t, int64_t) {
+        const int64_t row = tile % down * side, col = tile / down * side,
+                      rows = std::min(side, x.rows() - row), cols = std::min(side, x.cols() - col);
+        float factors[side] = {};
+        for (int64_t j = 0; j < cols; ++j) factors[j] = factor(of_columns ? col + j : 0);
+        uint8_t codes[side][side];
+        for (int64_t i = 0; i < rows; ++i) {
+            put_row<Format>(cols, codes[i], x.row<const T>(row + i) + col, factors, factors);
+            if (q) std::copy_n(codes[i], cols, static_cast<uint8_t*>(q.data) + (row + i) * q.ld + col);
+        }
+        for (int64_t j = 0; j < cols; ++j)
+            for (int64_t i = 0; i < rows; ++i)
+                static_cast<uint8_t*>(transposed.data)[(col + j) * transposed.ld + row + i] = codes[i][j];
+    });
+}
+
+}  // namespace
+
+void Cpu::quantize_transposed(Exec& exec, Tensor transposed, Tensor q, Tensor x, Tensor bits,
+                              ScaleRule rule) {
+    const bool of_columns = check_transposed(transposed, q, x);
+    with_types(transposed, x, [&]<class Format, class T>(Format, T) {
+        quantize_tiles<Format, T>(exec, transposed, q, x, bits.as<const int32_t>(), of_columns,
+                                  rule == ScaleRule::power_of_two);
+    });
+}
+
 void decode_all(Exec& exec, Tensor y, Tensor q, bool leave_one, const Groups& experts) {
     require(y.rows() == q.rows() && y.cols() == q.cols(), "dequantize: shapes do not fit");
     with_types(q, y, [&]<class Format, class T>(Format, T) {

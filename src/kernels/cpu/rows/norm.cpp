@@ -50,14 +50,17 @@ void Cpu::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Te
         using A = Acc<T>;
         const T *w = weight.as<const T>(), *in = x.as<const T>(), *d = dy.as<const T>();
         const A* r = rstd.as<const A>();
-        const auto row = [&](int64_t i) {
-            rms_norm_backward_row(Lane(), dx.row<T>(i), d + i * dy.ld, plus ? plus.row<const T>(i) : nullptr,
-                                  in + i * x.ld, r[i], w, x.cols());
-        };
         const auto gradient = [=](int64_t i, int64_t j) {
             return load(d[i * dy.ld + j]) * load(in[i * x.ld + j]) * r[i];
         };
-        backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
+        with_lane(dx, [&](const auto& lane) {
+            const auto row = [&](int64_t i) {
+                rms_norm_backward_row(lane, dx.row<T>(i), d + i * dy.ld,
+                                      plus ? plus.row<const T>(i) : nullptr, in + i * x.ld, r[i], w,
+                                      x.cols());
+            };
+            backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
+        });
     });
 }
 
@@ -138,15 +141,17 @@ void Cpu::layer_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, 
         const T* w = weight ? weight.as<const T>() : nullptr;
         const T *in = x.as<const T>(), *d = dy.as<const T>();
         const A *m = mean.as<const A>(), *r = rstd.as<const A>();
-        const auto row = [&](int64_t i) {
-            layer_norm_backward_row(Lane(), dx.row<T>(i), d + i * dy.ld,
-                                    plus ? plus.row<const T>(i) : nullptr, in + i * x.ld, m[i], r[i], w,
-                                    x.cols());
-        };
         const auto gradient = [=](int64_t i, int64_t j) {
             return load(d[i * dy.ld + j]) * (load(in[i * x.ld + j]) - m[i]) * r[i];
         };
-        backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
+        with_lane(dx, [&](const auto& lane) {
+            const auto row = [&](int64_t i) {
+                layer_norm_backward_row(lane, dx.row<T>(i), d + i * dy.ld,
+                                        plus ? plus.row<const T>(i) : nullptr, in + i * x.ld, m[i], r[i], w,
+                                        x.cols());
+            };
+            backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
+        });
     });
 }
 

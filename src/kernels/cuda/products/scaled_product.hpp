@@ -42,10 +42,6 @@ inline bool fits_8_bit_products(std::initializer_list<Tensor> operands) {
                       reinterpret_cast<uintptr_t>(t.data) % 16 == 0);
     });
 }
-/// GPUs that multiply rows of 8-bit floats by rows only.
-constexpr bool multiplies_rows_only(int architecture) {
-    return architecture < 100 || architecture >= 120;
-}
 
 inline ScaledProduct scaled_product(const Exec& exec, const Tensor& d, const Operand& a, const Operand& b,
                                     const Tensor& c) {

@@ -78,6 +78,11 @@ __device__ void store_adjacent(T* to, const Pack<T, count>& pack, int64_t rest) 
         if (i < rest) to[i] = pack.values[i];
 }
 
+/// Eight codes, the first one lowest.
+struct CodeWords {
+    uint32_t first, second;
+};
+
 /// `count` adjacent elements in float32. Those from `rest` on are zero, and not read.
 template <int count, class T>
 struct Adjacent {
@@ -101,6 +106,18 @@ struct Adjacent {
         COEUS_UNROLL
         for (int i = 0; i < count; ++i) codes.values[i] = code_of<Format>(values[i], factor(i));
         store_adjacent(to, codes, rest);
+    }
+    /// The codes of eight elements.
+    template <class Format, class F>
+    __device__ CodeWords code_words(F&& factor) const {
+        static_assert(count == 8);
+        CodeWords words = {};
+        COEUS_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            words.first |= uint32_t(code_of<Format>(values[i], factor(i))) << (8 * i);
+            words.second |= uint32_t(code_of<Format>(values[4 + i], factor(4 + i))) << (8 * i);
+        }
+        return words;
     }
 };
 
@@ -224,6 +241,74 @@ __global__ void quantize_columns_kernel(Rows<uint8_t> q, Rows<uint8_t> codes, Ro
     for (int i = 0; i < rows; ++i)
         Adjacent<own_columns, T>(x[at.row + i] + column, rest)
             .template encode_to<Format>(q[at.row + i] + column, rest, [&](int j) { return factors[j]; });
+}
+
+/// Side of a tile, and bytes from one of its rows to the next: rows 16 apart are in different banks.
+constexpr int tile_side = 64, tile_pitch = tile_side + 4;
+inline Grid grid_of_tiles(int64_t rows, int64_t cols) {
+    return {dim3(blocks_for(div_ceil(rows, tile_side)), unsigned(div_ceil(cols, tile_side))), 256,
+            size_t(tile_side * tile_pitch)};
+}
+
+/// Columns with one maximum, or with one each (of_columns). A block has a tile of x: it writes the codes as
+/// they are, if q has room, and transposed, by 16 bytes each. The first tiles write the scales.
+template <class Format, class T, bool of_columns>
+__global__ void quantize_transposed_kernel(Rows<uint8_t> transposed, float* scales, Rows<uint8_t> q,
+                                           Rows<const T> x, const int32_t* bits, int64_t rows, int64_t cols,
+                                           bool power_of_two) {
+    constexpr int count = 8, line = 16, words = line / 4, apart = 16;
+    auto* const tile = shared_memory();
+    const int64_t first_row = int64_t(blockIdx.x) * tile_side, first_col = int64_t(blockIdx.y) * tile_side;
+    const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
+    // a thread reads 8 elements of two rows
+    const int row = warp / 4 * 32 + warp % 4 * 4 + lane / 8, col = lane % 8 * count;
+    const int64_t rest = cols - first_col - col;
+    const auto of_row = [&](int i) {
+        return Adjacent<count, T>(x[first_row + i] + first_col + col, first_row + i < rows ? rest : 0);
+    };
+    const Adjacent<count, T> upper = of_row(row), lower = of_row(row + apart);
+    float factors[of_columns ? count : 1];
+    if constexpr (of_columns) {
+        COEUS_UNROLL
+        for (int j = 0; j < count; ++j)
+            factors[j] = factor_of(j < rest ? bits[first_col + col + j] : 0, Format::largest, power_of_two);
+    } else {
+        factors[0] = factor_of(*bits, Format::largest, power_of_two);
+    }
+    const auto factor = [&](int j) { return factors[of_columns ? j : 0]; };
+    const CodeWords of_upper = upper.template code_words<Format>(factor),
+                    of_lower = lower.template code_words<Format>(factor);
+    // two lanes have 16 elements of the same rows: one of them takes the upper row, the other the lower one
+    const bool takes_lower = lane % 2 == 1;
+    const CodeWords own = takes_lower ? of_lower : of_upper, given = takes_lower ? of_upper : of_lower;
+    const CodeWords other = {__shfl_xor_sync(whole_warp, given.first, 1),
+                             __shfl_xor_sync(whole_warp, given.second, 1)};
+    const CodeWords left = takes_lower ? other : own, right = takes_lower ? own : other;
+    const uint32_t codes[words] = {left.first, left.second, right.first, right.second};
+    const int row_of_line = row + (takes_lower ? apart : 0), col_of_line = col / line * line;
+    if (q.data && first_row + row_of_line < rows) {
+        Pack<uint8_t, line> bytes;
+        COEUS_UNROLL
+        for (int k = 0; k < line; ++k) bytes.values[k] = uint8_t(codes[k / 4] >> (8 * (k % 4)));
+        store_adjacent(q[first_row + row_of_line] + first_col + col_of_line, bytes,
+                       cols - first_col - col_of_line);
+    }
+    auto* const of_tile = reinterpret_cast<uint32_t*>(tile + row_of_line * tile_pitch + col_of_line);
+    COEUS_UNROLL
+    for (int k = 0; k < words; ++k) of_tile[k] = codes[k];
+    __syncthreads();
+    // two lanes write 32 bytes of a column
+    const int column = warp % 4 * 16 + lane / 2, from = warp / 4 * 32 + lane % 2 * line;
+    if (first_col + column < cols) {
+        Pack<uint8_t, line> bytes;
+        COEUS_UNROLL
+        for (int k = 0; k < line; ++k) bytes.values[k] = tile[(from + k) * tile_pitch + column];
+        store_adjacent(transposed[first_col + column] + first_row + from, bytes, rows - first_row - from);
+    }
+    const int64_t scale = of_columns ? first_col + threadIdx.x : 0;
+    const bool writes_scale = blockIdx.x == 0 && (of_columns ? threadIdx.x < tile_side && scale < cols
+                                                             : blockIdx.y == 0 && threadIdx.x == 0);
+    if (writes_scale) scales[scale] = 1 / factor_of(bits[scale], Format::largest, power_of_two);
 }
 
 /// Where the scales of a matrix are.
@@ -387,6 +472,23 @@ void Cuda::quantize(Exec& exec, Tensor q, Tensor x, Tensor bits, ScaleRule rule,
     with_format(q.dtype, [&]<class Format>(Format) {
         dispatch(x.dtype,
                  [&]<class T>(T) { Quantization<Format, T>{exec, q, x, bits, rule, experts}.run(); });
+    });
+}
+
+void Cuda::quantize_transposed(Exec& exec, Tensor transposed, Tensor q, Tensor x, Tensor bits,
+                               ScaleRule rule) {
+    const bool of_columns = check_transposed(transposed, q, x);
+    if (x.count() == 0) return;
+    const Rows<uint8_t> rows_of_q = q ? codes_of<uint8_t>(q) : Rows<uint8_t>{};
+    with_format(transposed.dtype, [&]<class Format>(Format) {
+        dispatch(x.dtype, [&]<class T>(T) {
+            launch(exec, "quantize_transposed", grid_of_tiles(x.rows(), x.cols()),
+                   of_columns ? quantize_transposed_kernel<Format, T, true>
+                              : quantize_transposed_kernel<Format, T, false>,
+                   codes_of<uint8_t>(transposed), static_cast<float*>(transposed.scale), rows_of_q,
+                   rows_of<const T>(x), bits.as<const int32_t>(), x.rows(), x.cols(),
+                   rule == ScaleRule::power_of_two);
+        });
     });
 }
 

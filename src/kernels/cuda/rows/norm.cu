@@ -60,13 +60,15 @@ __global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>
     });
 }
 
-/// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null.
-template <class T>
-__global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> dy, Rows<const T> plus,
-                                     Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd, const T* weight,
-                                     int64_t rows, int64_t width) {
+/// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null. bits: the largest
+/// magnitude of dx, if with_largest.
+template <class T, bool with_largest>
+__global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
+                                     Rows<const T> plus, Rows<const T> x, const Acc<T>* mean,
+                                     const Acc<T>* rstd, const T* weight, int64_t rows, int64_t width) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
+    const MaybeWithLargest<BlockTeam, with_largest> writer(shared_memory());
     A* sums = reinterpret_cast<A*>(shared_memory() + BlockTeam::shared_bytes);
     const int64_t begin = int64_t(blockIdx.x) * workspace::column_block,
                   end = begin + workspace::column_block < rows ? begin + workspace::column_block : rows;
@@ -78,10 +80,11 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> 
             team.map(
                 width, sums, [=](A sum, A dyj, A xj) { return sum + dyj * (xj - m) * r; }, sums, dy[i], x[i]);
         if (mean)
-            layer_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], m, r, weight, width);
+            layer_norm_backward_row(writer, dx[i], dy[i], plus[i], x[i], m, r, weight, width);
         else
-            rms_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], r, weight, width);
+            rms_norm_backward_row(writer, dx[i], dy[i], plus[i], x[i], r, weight, width);
     }
+    if constexpr (with_largest) raise(bits, writer.largest_written().first);
     if (partial)
         team.map(
             width, partial + blockIdx.x * width, [](A sum) { return sum; }, sums);
@@ -107,10 +110,12 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
         add_column_sums<A>(exec, dweight, rows, width, [&](A* partial, int64_t blocks) {
             Grid grid = rows_grid(blocks, width);
             if (partial) grid.shared_bytes += size_t(width) * sizeof(A);
-            launch(exec, "norm_backward", grid, norm_backward_kernel<T>, rows_of<T>(dx), partial,
-                   rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
-                   mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
-                   weight ? weight.as<const T>() : nullptr, rows, width);
+            with_largest_of(dx, [&]<bool with_largest>(int32_t* bits) {
+                launch(exec, "norm_backward", grid, norm_backward_kernel<T, with_largest>, rows_of<T>(dx),
+                       partial, bits, rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
+                       mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
+                       weight ? weight.as<const T>() : nullptr, rows, width);
+            });
         });
     });
 }
