@@ -263,8 +263,8 @@ struct Kernels {
     void (*arrival_experts)(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving);
     /// out[i] = in[sources[i] / per]; zero where sources[i] is -1. sources i32[rows of out].
     void (*gather_rows)(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per);
-    /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j. plus is optional and
-    /// may be y.
+    /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j; a slot of -1 adds
+    /// nothing. plus is optional and may be y.
     void (*sum_rows)(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots);
     /// For each group g of rows: d = a op(b[g]). a[rows, K], d[rows, N] (type or acc); b: G matrices, one
     /// after the other.

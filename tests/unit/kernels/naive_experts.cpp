@@ -166,7 +166,8 @@ void sum_rows(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots) {
     for (int64_t t = 0; t < y.rows(); ++t)
         for (int64_t i = 0; i < y.cols(); ++i) {
             double sum = plus ? at(plus, t, i) : 0;
-            for (int64_t j = 0; j < slots.cols(); ++j) sum += at(rows, int64_t(at(slots, t, j)), i);
+            for (int64_t j = 0; j < slots.cols(); ++j)
+                if (const auto slot = int64_t(at(slots, t, j)); slot >= 0) sum += at(rows, slot, i);
             set(y, t, i, sum);
         }
 }

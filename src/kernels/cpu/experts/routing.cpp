@@ -184,13 +184,17 @@ void Cpu::sum_rows(Exec& exec, Tensor y, Tensor plus, Tensor rows, Tensor slots)
                 const int64_t count = std::min(block, y.cols() - first);
                 A sums[block];
                 A* sum = sums;
+                bool empty = true;
                 for (int64_t j = 0; j < k; ++j) {
+                    if (slot[j] < 0) continue;
                     const T* row = rows.row<const T>(slot[j]) + first;
-                    if (j == 0)
+                    if (empty)
                         Lane().each(count, [=](int64_t i) { sum[i] = load(row[i]); });
                     else
                         Lane().each(count, [=](int64_t i) { sum[i] += load(row[i]); });
+                    empty = false;
                 }
+                if (empty) std::fill_n(sums, count, A(0));
                 T* to = y.row<T>(t) + first;
                 const T* more = plus ? plus.row<const T>(t) + first : nullptr;
                 if (more)

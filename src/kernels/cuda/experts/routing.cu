@@ -176,6 +176,7 @@ __device__ void sum_pack(T* y, const T* plus, Rows<const T> rows, const int32_t*
                          int64_t j) {
     Acc<T> sums[size] = {};
     for (int64_t i = 0; i < k; ++i) {
+        if (slots[i] < 0) continue;
         const Pack<T, size> pack = load_pack<size>(rows[slots[i]] + j);
         COEUS_UNROLL
         for (int e = 0; e < size; ++e) sums[e] += load(pack.values[e]);
