@@ -378,7 +378,7 @@ private:
             k.route(e, experts, weights, {}, logits, {}, options);
         };
         const auto by_expert = [&](const Kernels& k, Exec& e) {
-            k.group_by_expert(e, slots, sources, groups, experts);
+            k.group_by_expert(e, slots, sources, groups, experts, nullptr);
         };
         route(kernels(), exec_with(route));  // the others read the choice
         by_expert(kernels(), exec_with(by_expert));

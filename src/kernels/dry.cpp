@@ -74,9 +74,6 @@ struct DryCpu {
                                   double, const RouteOptions&, const StepScalars&) {
         exec.workspace.touch(workspace::route(logits, exec.threads));
     }
-    static void arrival_experts(Exec& exec, Tensor, Tensor counts, const ArrivingRows& arriving) {
-        exec.workspace.touch(workspace::arrival_experts(counts, arriving));
-    }
     static void grouped_gemm(Exec& exec, Tensor, Tensor a, Operand, const Groups&) {
         exec.workspace.touch(workspace::grouped_gemm(a, exec.threads));
     }

@@ -156,20 +156,25 @@ inline Cost route_backward(Tensor dlogits, Tensor dweights, Tensor logits, Tenso
                            const RouteOptions&) {
     return {6 * double(logits.count()), bytes(dlogits, dweights, logits, experts)};
 }
-inline Cost group_by_expert(Tensor slots, Tensor sources, const Groups&, Tensor experts) {
+inline Cost group_by_expert(Tensor slots, Tensor sources, const Groups&, Tensor experts, int64_t*) {
     return {0, bytes(slots, sources, experts)};
 }
-inline Cost rows_in_blocks(Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t, int64_t*) {
-    return {0, bytes(slots, sources, sorted) + bytes(counts)};
+inline Cost units_of_rows(Tensor units, Tensor assignments, Tensor experts, const RankRows&) {
+    return {0, bytes(units, experts) + (assignments ? bytes(assignments, experts) : 0)};
 }
-inline Cost arrival_experts(Tensor experts, Tensor counts, const ArrivingRows&) {
-    return {0, bytes(experts, counts)};
+inline Cost choices_of_rows(Tensor choices, Tensor numbers, Tensor places, Tensor slots, Tensor sources,
+                            Tensor experts, Tensor weights, const RankRows&) {
+    return {0, bytes(choices, numbers, places, slots, sources, experts, weights)};
+}
+inline Cost rows_in_blocks(Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t*) {
+    return {0, bytes(slots, sources, sorted, counts)};
 }
 inline Cost gather_rows(Tensor out, Tensor in, Tensor sources, int64_t) {
     return {0, bytes(out, sources) + double(out.count() * size_of(in.dtype))};
 }
-inline Cost sum_rows(Tensor y, Tensor plus, Tensor, Tensor slots) {
-    const double rows = double(slots.count() * y.cols());
+inline Cost sum_rows(Tensor y, Tensor plus, Tensor rows_of_all, Tensor slots) {
+    // each row has at most one slot
+    const double rows = double(std::min(slots.count(), rows_of_all.rows()) * y.cols());
     return {rows, rows * size_of(y.dtype) + bytes(y, slots) + (plus ? bytes(plus) : 0)};
 }
 inline Cost grouped_gemm(Tensor d, Tensor a, Operand b, const Groups& groups) {

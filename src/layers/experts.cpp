@@ -190,7 +190,7 @@ LocalExperts::Rows LocalExperts::first_product(Ctx& c, Tensor x, const Routed& r
     r.gate_up = c.frame.keep(x.dtype, {count, products_.width()});
     const Scope temps(c.temp);
     const Tensor chosen = gather_tokens(c, routed.experts), weights = gather_tokens(c, routed.weights);
-    c.k.group_by_expert(c.exec, r.slots, r.sources, r.groups, chosen);
+    c.k.group_by_expert(c.exec, r.slots, r.sources, r.groups, chosen, nullptr);
     c.k.gather_rows(c.exec, column(r.weights), column(weights), r.sources, 1);
     c.k.gather_rows(c.exec, r.rows, gather_tokens(c, x), r.sources, k);
     products_.first(c, r.gate_up, r.rows, r.groups, c.tp);

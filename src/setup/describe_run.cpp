@@ -95,7 +95,7 @@ std::string divided_experts_text(const MeshShape& mesh, const Engine& engine) {
     const std::string more =
         rows.later == 0 ? ", as many as can come"
         : engine.uses_expert_blocks()
-            ? ", an equal part from each rank; a step with more from one of them is computed twice"
+            ? "; a step with more of them is computed twice"
             : fmt::format("; more of them come in rounds of {}", with_commas(rows.later));
     return fmt::format(
         "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "

@@ -2,6 +2,8 @@
 // The cases of mixtures of experts: routing, and rows that are grouped by expert.
 #include "support/cases.hpp"
 
+#include <algorithm>
+
 namespace coeus::test {
 
 namespace {
@@ -113,7 +115,7 @@ KernelCase grouped_case(const std::string& name, const Assignments& s, std::vect
     c.arguments.insert(c.arguments.end(), arguments.begin(), arguments.end());
     c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
         spread(s, o);
-        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0], nullptr);
         for (const size_t i : zero_padded)
             for (int64_t row = 0; row < o[i].rows(); ++row)
                 for (int64_t j = 0; element(o[2], row) < 0 && j < o[i].cols(); ++j)
@@ -129,70 +131,141 @@ KernelCase group_by_expert_case(const Assignments& s) {
     c.arguments = grouping_arguments(s, output);
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) { spread(s, o); };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0]);
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0], nullptr);
     };
     return c;
 }
 
-/// Groups without padding, of assignments of which some have no expert: each third one, or all.
+/// Assignments of which some have no expert: each third one, or all.
+void spread_some(const Assignments& s, const Operands& o, bool none) {
+    spread(s, o);
+    for (int64_t a = 0; a < s.count(); a += none ? 1 : 3) set_element(o[0], a, -1);
+}
+void group_without_padding(const Kernels& k, Exec& e, const Assignments& s, const Operands& o) {
+    Groups groups = groups_of(s, o);
+    groups.multiple = 1;
+    k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0], nullptr);
+}
+
 KernelCase group_without_padding_case(const Assignments& s, bool none) {
     KernelCase c = group_by_expert_case(s);
     c.name += none ? " without any" : " without padding";
-    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
-        spread(s, o);
-        for (int64_t a = 0; a < s.count(); a += none ? 1 : 3) set_element(o[0], a, -1);
-    };
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) { spread_some(s, o, none); };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) { group_without_padding(k, e, s, o); };
+    return c;
+}
+
+/// With room for fewer rows than an assignment could need.
+KernelCase group_in_room_case(const Assignments& s, int64_t room) {
+    KernelCase c = group_by_expert_case(s);
+    c.name += fmt::format(" in room for {}", room);
+    c.arguments[2].shape = {room};
+    c.arguments.push_back({"overflow", update, Kind::count, {1}, 1});
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        Groups groups = groups_of(s, o);
-        groups.multiple = 1;
-        k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0]);
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0], o[grouping].as<int64_t>());
     };
     return c;
 }
 
-/// `room`: rows of a block.
-KernelCase rows_in_blocks_case(const Assignments& s, int64_t ranks, int64_t room) {
+/// Sums for tokens of which some have fewer rows than others, or none.
+KernelCase sum_some_rows_case(const Assignments& s, int64_t width, int64_t pad, bool none) {
+    KernelCase c = grouped_case(none ? "sum_rows without any" : "sum_rows of some", s,
+                                {{"y", output, compute, {s.tokens, width}, 0, 1, pad},
+                                 {"rows", input, compute, {s.rows(), width}, 0, 1, pad}},
+                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                                    k.sum_rows(e, o[grouping], {}, o[grouping + 1], o[1]);
+                                });
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        spread_some(s, o, none);
+        k.group_by_expert(e, o[1], o[2], groups_of(s, o), o[0], nullptr);
+    };
+    return c;
+}
+
+/// `room`: rows of a block. The groups are those of ranks.
+KernelCase rows_in_blocks_case(const Assignments& s, int64_t room) {
     KernelCase c;
-    c.name = fmt::format("rows_in_blocks of {} for {} ranks, {}", room, ranks, s.text());
+    c.name = fmt::format("rows_in_blocks of {}, {}", room, s.text());
     c.arguments = grouping_arguments(s, input);
     c.arguments.push_back({"places", output, index_kind, {s.tokens, s.top_k}, 1});
-    c.arguments.push_back({"blocks", output, index_kind, {ranks * room}, 1});
+    c.arguments.push_back({"blocks", output, index_kind, {s.experts * room}, 1});
     c.arguments.push_back({"overflow", update, Kind::count, {1}, 1});
     c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
-        spread(s, o);
-        Groups groups = groups_of(s, o);
-        groups.multiple = 1;
-        k.group_by_expert(e, o[1], o[2].slice_rows(0, s.count()), groups, o[0]);
+        spread_some(s, o, false);
+        group_without_padding(k, e, s, o);
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
-        k.rows_in_blocks(e, o[grouping], o[grouping + 1], o[1], o[4], ranks, o[grouping + 2].as<int64_t>());
+        k.rows_in_blocks(e, o[grouping], o[grouping + 1], o[1], o[4], o[grouping + 2].as<int64_t>());
     };
     return c;
 }
 
-/// Rows in blocks, from all ranks.
-KernelCase arrival_in_blocks_case(int64_t ranks, int64_t experts, int64_t first, int64_t room) {
-    const ArrivingRows arriving = {.first_expert = first, .experts = experts / ranks, .room = room};
-    return {
-        fmt::format("arrival_experts {} ranks, {} experts, blocks of {}", ranks, experts, room),
-        {{"experts", output, index_kind, {ranks * room}, 1},
-         {"counts", input, index_kind, {ranks, experts}, 5}},
-        [=](const Kernels& k, Exec& e, const Operands& v) { k.arrival_experts(e, v[0], v[1], arriving); }};
+std::string ranks_text(const Assignments& s, const RankRows& ranks) {
+    return fmt::format("{}, {} of each rank, {} parts", s.text(), ranks.experts, ranks.parts);
 }
 
-/// Rows that arrive at a rank whose experts are [first, first + experts / ranks): those of a round that
-/// begins in the middle and ends before the last row, or of all rows.
-KernelCase arrival_experts_case(int64_t ranks, int64_t experts, int64_t first, bool all) {
-    constexpr int64_t most = 5;
-    const int64_t own = experts / ranks, rows = ranks * own * most;
-    const ArrivingRows arriving = {
-        .first_expert = first, .experts = own, .begin = all ? 0 : rows / 7, .end = all ? rows : rows / 3};
-    return {
-        fmt::format("arrival_experts {} ranks, {} experts, {} of the rows", ranks, experts,
-                    all ? "all" : "some"),
-        {{"experts", output, index_kind, {rows}, 1},
-         {"counts", input, index_kind, {ranks, experts}, double(most)}},
-        [=](const Kernels& k, Exec& e, const Operands& v) { k.arrival_experts(e, v[0], v[1], arriving); }};
+/// Experts in ascending order and their weights, from logits: operands 0 to 2.
+std::vector<Argument> choice_arguments(const Assignments& s) {
+    return {{"logits", input, acc, {s.tokens, s.experts}},
+            {"experts", input, index_kind, {s.tokens, s.top_k}, 1},
+            {"weights", input, acc, {s.tokens, s.top_k}}};
+}
+void choose(const Kernels& k, Exec& e, const Assignments& s, const Operands& o) {
+    k.route(e, o[1], o[2], {}, o[0], {}, {.top_k = s.top_k});
+}
+
+KernelCase units_of_rows_case(const Assignments& s, const RankRows& ranks, bool counted) {
+    KernelCase c;
+    c.name = fmt::format("units_of_rows {}{}", ranks_text(s, ranks), counted ? ", counted" : "");
+    c.arguments = choice_arguments(s);
+    c.arguments.push_back({"units", output, index_kind, {s.tokens, s.top_k}});
+    if (counted)
+        c.arguments.push_back({"assignments", output, index_kind, {s.experts / ranks.experts * ranks.parts}});
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) { choose(k, e, s, o); };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.units_of_rows(e, o[3], counted ? o[4] : Tensor(), o[1], ranks);
+    };
+    return c;
+}
+
+/// With as many rows as there can be, so that some have no source.
+KernelCase choices_of_rows_case(const Assignments& s, const RankRows& ranks) {
+    const int64_t number = s.experts / ranks.experts, rows = s.tokens * std::min(s.top_k, number),
+                  most = std::min(s.top_k, ranks.experts), units = number * ranks.parts;
+    KernelCase c;
+    c.name = "choices_of_rows " + ranks_text(s, ranks);
+    c.arguments = choice_arguments(s);
+    for (const Argument& argument :
+         {Argument{"units", input, index_kind, {s.tokens, s.top_k}, 1},
+          Argument{"slots", input, index_kind, {s.tokens, s.top_k}, 1},
+          Argument{"sources", input, index_kind, {rows}, 1},
+          Argument{"begins", input, index_kind, {units}, 1},
+          Argument{"counts", input, index_kind, {units}, 1}, Argument{"overflow", input, Kind::count, {1}, 1},
+          Argument{"choices", output, index_kind, {rows, most}},
+          Argument{"numbers", output, acc, {rows, most}},
+          Argument{"places", output, index_kind, {s.tokens, s.top_k}}})
+        c.arguments.push_back(argument);
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        choose(k, e, s, o);
+        k.units_of_rows(e, o[3], {}, o[1], ranks);
+        k.group_by_expert(e, o[4], o[5],
+                          {.begins = o[6], .counts = o[7], .assignments = s.count(), .multiple = 1}, o[3],
+                          o[8].as<int64_t>());
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.choices_of_rows(e, o[9], o[10], o[11], o[4], o[5], o[1], o[2], ranks);
+    };
+    return c;
+}
+
+/// `pad` elements lie between rows.
+KernelCase gather_rows_case(const Assignments& s, int64_t width, int64_t pad) {
+    return grouped_case("gather_rows", s,
+                        {{"out", output, compute, {s.rows(), width}, 0, 1, 2 * pad},
+                         {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
+                        [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
+                            k.gather_rows(e, o[grouping], o[grouping + 1], o[2], s.top_k);
+                        });
 }
 
 /// `pad` elements lie between rows.
@@ -353,12 +426,7 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
     const int64_t rows = s.rows(), pad = width % 8 == 0 && other % 8 == 0 ? 8 : 1;
     const size_t g = grouping;
     list.push_back(group_by_expert_case(s));
-    list.push_back(grouped_case("gather_rows", s,
-                                {{"out", output, compute, {rows, width}, 0, 1, 2 * pad},
-                                 {"in", input, compute, {s.tokens, width}, 0, 1, pad}},
-                                [=](const Kernels& k, Exec& e, const Operands& o, const Groups&) {
-                                    k.gather_rows(e, o[g], o[g + 1], o[2], s.top_k);
-                                }));
+    list.push_back(gather_rows_case(s, width, pad));
     for (const bool in_place : {false, true})
         list.push_back(
             grouped_case(in_place ? "sum_rows in place" : "sum_rows", s,
@@ -486,21 +554,30 @@ std::vector<KernelCase> expert_cases() {
     add_cases(list, {30, 40, 2}, 8, 16);
     list.push_back(group_by_expert_case({1100, 3, 2}));
     for (const bool none : {true, false}) list.push_back(group_without_padding_case({40, 5, 2}, none));
-    for (const bool all : {true, false}) {
-        list.push_back(arrival_experts_case(1, 5, 0, all));
-        list.push_back(arrival_experts_case(3, 12, 4, all));
-        list.push_back(arrival_experts_case(64, 64, 63, all));
-        list.push_back(arrival_experts_case(2, 80, 0, all));
+    list.push_back(group_by_expert_case({0, 3, 2}));
+    for (const int64_t room : {127, 128}) list.push_back(group_in_room_case({40, 4, 2, Spread::even}, room));
+    list.push_back(group_in_room_case({1100, 40, 2}, 2000));
+    list.push_back(gather_rows_case({300, 3, 2}, 1, 1));  // numbers
+    for (const bool none : {false, true}) {
+        list.push_back(sum_some_rows_case({40, 5, 3}, 17, 1, none));
+        list.push_back(sum_some_rows_case({40, 5, 3}, 24, 8, none));
     }
-    // all 80 rows fit exactly, or one of them has no room
-    for (const int64_t room : {79, 80}) list.push_back(rows_in_blocks_case({40, 6, 2}, 1, room));
+    // all 53 rows fit exactly, or one of them has no room
+    for (const int64_t room : {52, 53}) list.push_back(rows_in_blocks_case({40, 1, 2}, room));
     for (const int64_t room : {1, 7, 40, 2000}) {
-        list.push_back(rows_in_blocks_case({40, 6, 2}, 1, room));
-        list.push_back(rows_in_blocks_case({40, 6, 2}, 3, room));
-        list.push_back(rows_in_blocks_case({700, 64, 3}, 64, room));
-        list.push_back(arrival_in_blocks_case(1, 5, 0, room));
-        list.push_back(arrival_in_blocks_case(3, 12, 4, room));
-        list.push_back(arrival_in_blocks_case(64, 64, 63, room));
+        list.push_back(rows_in_blocks_case({40, 3, 2}, room));
+        list.push_back(rows_in_blocks_case({700, 64, 3}, room));
+    }
+    // a rank has fewer experts than a token, as many or more; there are as many parts as tokens, or more
+    for (const auto& [s, ranks] : std::vector<std::pair<Assignments, RankRows>>{{{1, 1, 1}, {1, 1}},
+                                                                                {{37, 12, 5}, {3, 16}},
+                                                                                {{37, 8, 4}, {8, 16}},
+                                                                                {{5, 6, 2}, {3, 16}},
+                                                                                {{37, 6, 6}, {2, 1}},
+                                                                                {{700, 64, 6}, {8, 16}},
+                                                                                {{40, 40, 3}, {1, 3}}}) {
+        for (const bool counted : {true, false}) list.push_back(units_of_rows_case(s, ranks, counted));
+        list.push_back(choices_of_rows_case(s, ranks));
     }
     return list;
 }

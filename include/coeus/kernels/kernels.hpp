@@ -261,24 +261,32 @@ struct Kernels {
                            const RouteOptions& options);
     /// Groups the assignments by expert, those of an expert in ascending order: slots i32[n,k] is the row of
     /// each assignment, sources i32[rows] the assignment of each row, -1 if it has none. Writes `groups`. An
-    /// assignment to expert -1 has no row; its slot is -1.
-    void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts);
-    /// Divides rows that are sorted by expert into R blocks of equal size: block r has the first rows of rank
-    /// r's experts, of which each rank has equally many. sorted i32[n,k]: the place of each assignment among
-    /// the sorted rows, counted without padding. slots i32[n,k]: its place in the blocks. sources i32[rows],
-    /// rows a multiple of R: the assignment of each row of the blocks, -1 if there is none. counts i32[E]:
-    /// rows of each expert. If a block has no room for all of its rows, *overflow becomes 1, and the slots of
-    /// the others are that of its last row.
-    void (*rows_in_blocks)(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t ranks,
+    /// assignment to expert -1 has no row; its slot is -1. If there is no room for all rows, no assignment
+    /// has a row, and *overflow becomes 1. `overflow` may be null if there is room whatever the experts are.
+    void (*group_by_expert)(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts,
+                            int64_t* overflow);
+    /// Where the rows of tokens go. units i32[n,k] = the unit of a token's first expert on each rank, and -1
+    /// for its other experts there. assignments i32[units] (optional): those of each unit. experts i32[n,k],
+    /// in ascending order.
+    void (*units_of_rows)(Exec&, Tensor units, Tensor assignments, Tensor experts, const RankRows& ranks);
+    /// What goes with each row that is sent to a rank: choices i32[rows,m] = the token's experts there,
+    /// counted from the rank's first one, and numbers[rows,m] (acc) = their weights. Unused ones are -1 and
+    /// 0. places i32[n,k]: where each assignment is in choices, as a list. slots and sources are those of the
+    /// units' rows, experts i32[n,k] and weights[n,k] (acc) those of the tokens.
+    void (*choices_of_rows)(Exec&, Tensor choices, Tensor numbers, Tensor places, Tensor slots,
+                            Tensor sources, Tensor experts, Tensor weights, const RankRows& ranks);
+    /// Divides rows that are sorted by rank into R blocks of equal size: block r has the first rows of rank
+    /// r. sorted i32[n,k]: the place of each row among the sorted ones, counted without padding; -1 if there
+    /// is none. slots i32[n,k]: its place in the blocks, or -1. sources i32[rows], rows a multiple of R: the
+    /// assignment of each row of the blocks, -1 if there is none. counts i32[R]: rows of each rank. If a
+    /// block has no room for all of its rows, *overflow becomes 1, and the slots of the others are that of
+    /// its last row.
+    void (*rows_in_blocks)(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts,
                            int64_t* overflow);
-    /// experts i32[rows] = the expert of each row that arrives in a round, or in a block, counted from the
-    /// receiver's first one; -1 if there is no row. counts i32[R,E]: how many rows each rank sends to each
-    /// expert.
-    void (*arrival_experts)(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving);
     /// out[i] = in[sources[i] / per]; zero where sources[i] is -1. sources i32[rows of out].
     void (*gather_rows)(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per);
-    /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j. plus is optional and
-    /// may be y.
+    /// y[t] = plus[t] + sum over j of rows[slots[t,j]], added in acc and in order of j; a slot of -1 adds
+    /// nothing. plus is optional and may be y.
     void (*sum_rows)(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots);
     /// For each group g of rows: d = a op(b[g]). a[rows, K], d[rows, N] (type or acc); b: G matrices, one
     /// after the other.
@@ -382,7 +390,7 @@ struct Kernels {
     DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
-    DO(route) DO(route_backward) DO(group_by_expert) DO(rows_in_blocks) DO(arrival_experts) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
+    DO(route) DO(route_backward) DO(group_by_expert) DO(units_of_rows) DO(choices_of_rows) DO(rows_in_blocks) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \

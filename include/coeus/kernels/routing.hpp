@@ -6,6 +6,7 @@
 //   A           assignments of a token to an expert, n k; number a = t k + j is the j-th expert of token t
 //   B           sequences of a micro-batch
 //   rows        a buffer that has the assignments grouped by expert
+//   m           the most experts of a token that one rank has, if several ranks divide the experts
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -64,25 +65,19 @@ constexpr int64_t grouped_rows(int64_t assignments, int64_t groups, int64_t mult
     return assignments + groups * (multiple - 1);
 }
 
-/// The rows that arrive at a rank in one round, if R ranks divide E experts. All rows that reach the rank's
-/// experts are numbered by expert, then by the rank that sends them, then by assignment. A round brings those
-/// with numbers [begin, end), in the order of rank, expert and assignment.
-/// If rows come in blocks of `room` rows from each rank, they are the first ones of each rank, in the same
-/// order, and the rest of each block is empty.
-struct ArrivingRows {
-    int64_t first_expert = 0, experts = 0;  ///< those of the receiving rank
-    int64_t begin = 0, end = 0;
-    int64_t room = 0;  ///< 0: there are no blocks
+/// Each of several ranks has `experts` experts of adjacent numbers. The row of a token goes once to each rank
+/// that has some of its experts. The tokens are divided in `parts` of adjacent ones, the last of which may
+/// have fewer tokens or none. A unit is what one part sends to one rank: unit u is that of rank u / parts and
+/// part u % parts.
+struct RankRows {
+    int64_t experts = 1, parts = 1;
 
-    /// How many of `count` rows with numbers from `first` on arrive in this round, ...
-    constexpr int64_t arriving(int64_t first, int64_t count) const {
-        const int64_t from = first > begin ? first : begin, to = first + count < end ? first + count : end;
-        return to > from ? to - from : 0;
-    }
-    /// ... and how many of them arrived before it.
-    constexpr int64_t before(int64_t first, int64_t count) const {
-        const int64_t gone = begin - first;
-        return gone < 0 ? 0 : gone < count ? gone : count;
+    constexpr int64_t rank_of(int64_t expert) const { return expert / experts; }
+    /// Tokens of a part of n tokens.
+    constexpr int64_t tokens_of_part(int64_t n) const { return (n + parts - 1) / parts; }
+    /// The unit of token t of n if it goes to this expert.
+    constexpr int64_t unit(int64_t expert, int64_t t, int64_t n) const {
+        return rank_of(expert) * parts + t / tokens_of_part(n);
     }
 };
 

@@ -36,10 +36,6 @@ inline int64_t route_per_thread(const Tensor& logits) {
 inline int64_t route(const Tensor& logits, int threads) {
     return threads * route_per_thread(logits);
 }
-/// How many rows arrive from each rank for each expert; nothing for rows in blocks.
-inline int64_t arrival_experts(const Tensor& counts, const ArrivingRows& arriving) {
-    return arriving.room > 0 ? 0 : bytes(Dtype::i32, counts.rows() * arriving.experts);
-}
 
 /// Side of attention's tiles, and number of query tiles that share one copy of a key tile.
 inline constexpr int64_t attention_tile = 48, attention_query_tiles = 4;

@@ -12,23 +12,39 @@ const ExpertExchange& all_experts() {
     return all;
 }
 
+double ExpertRows::share() const {
+    // without each of the rank's experts, one choice after the other
+    double none = 1;
+    for (int64_t i = 0; i < top_k; ++i)
+        none *= double(std::max<int64_t>(0, (ranks - 1) * experts - i)) / double(ranks * experts - i);
+    return 1 - none;
+}
+
 namespace {
 
-// Places in the order of the experts, without padding.
-void sort_by_expert(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) {
+// Places of rows in the order of their units, without padding; counts are rows and assignments of each unit.
+// Assignments may be absent.
+void sort_by_unit(Ctx& c, Tensor slots, Tensor sources, Tensor rows, Tensor assignments, Tensor experts,
+                  const RankRows& ranks) {
     const Scope temps(c.temp);
+    const Tensor units = c.temp.alloc(Dtype::i32, experts.shape);
+    c.k.units_of_rows(c.exec, units, assignments, experts, ranks);
     c.k.group_by_expert(c.exec, slots, sources,
-                        {.begins = c.temp.alloc(Dtype::i32, {counts.count()}),
-                         .counts = counts,
+                        {.begins = c.temp.alloc(Dtype::i32, {rows.count()}),
+                         .counts = rows,
                          .assignments = experts.count(),
                          .multiple = 1},
-                        experts);
+                        units, &c.scalars.overflow);
 }
 
 }  // namespace
 
-void RoundsExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const {
-    sort_by_expert(c, slots, sources, counts, experts);
+void RoundsExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts,
+                           const ExpertRows& rows) const {
+    const int64_t units = rows.ranks * ExpertCapacity::parts;
+    const Tensor both = counts.reshape({2, units});
+    sort_by_unit(c, slots, sources, both.slice_rows(0, 1).reshape({units}),
+                 both.slice_rows(1, 1).reshape({units}), experts, {rows.experts, ExpertCapacity::parts});
 }
 
 void RoundsExchange::prepare(const Exec& exec, Tensor counts, const ExpertRows& rows) const {
@@ -48,9 +64,10 @@ int64_t RoundsExchange::rounds(const ExpertRows& rows) const {
     return rounds_.count();
 }
 
-ArrivingRows RoundsExchange::select(int64_t round, const ExpertRows& /*rows*/) const {
+int64_t RoundsExchange::select(int64_t round, const ExpertRows& rows) const {
+    if (expert_ranks().is_planned()) return arriving(round, rows);
     rounds_.select(round);
-    return rounds_.arriving();
+    return rounds_.rows();
 }
 
 void RoundsExchange::send(Exec& exec, Tensor arrived, Tensor sent) const {
@@ -62,16 +79,23 @@ void RoundsExchange::send_back(Exec& exec, Tensor sent, Tensor arrived) const {
 }
 
 int64_t BlocksExchange::room(const ExpertRows& rows) const {
-    const int64_t worst = rows.tokens * std::min(rows.top_k, rows.experts);
-    const double wanted = std::ceil(capacity_factor() * double(rows.count()) / double(rows.ranks));
-    return wanted >= double(worst) ? worst : std::max<int64_t>(1, int64_t(wanted));
+    const double wanted = std::ceil(capacity_factor() * double(rows.tokens) * rows.share());
+    return wanted >= double(rows.tokens) ? rows.tokens : std::max<int64_t>(1, int64_t(wanted));
 }
 
-void BlocksExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor counts, Tensor experts) const {
+ExpertCapacity BlocksExchange::capacity(const ExpertRows& rows) const {
+    return {
+        .first =
+            ExpertCapacity::of(rows.ranks, rows.tokens, rows.top_k, rows.experts, capacity_factor()).first};
+}
+
+void BlocksExchange::place(Ctx& c, Tensor slots, Tensor sources, Tensor /*counts*/, Tensor experts,
+                           const ExpertRows& rows) const {
     const Scope temps(c.temp);
-    const Tensor sorted = c.temp.alloc(Dtype::i32, slots.shape);
-    sort_by_expert(c, sorted, c.temp.alloc(Dtype::i32, {experts.count()}), counts, experts);
-    c.k.rows_in_blocks(c.exec, slots, sources, sorted, counts, expert_ranks().size(), &c.scalars.overflow);
+    const Tensor sorted = c.temp.alloc(Dtype::i32, slots.shape),
+                 rows_of = c.temp.alloc(Dtype::i32, {rows.ranks});
+    sort_by_unit(c, sorted, c.temp.alloc(Dtype::i32, {rows.most()}), rows_of, {}, experts, {rows.experts, 1});
+    c.k.rows_in_blocks(c.exec, slots, sources, sorted, rows_of, &c.scalars.overflow);
 }
 
 void BlocksExchange::prepare(const Exec& /*exec*/, Tensor /*counts*/, const ExpertRows& /*rows*/) const {}
@@ -80,9 +104,8 @@ int64_t BlocksExchange::rounds(const ExpertRows& /*rows*/) const {
     return 1;
 }
 
-ArrivingRows BlocksExchange::select(int64_t /*round*/, const ExpertRows& rows) const {
-    return {
-        .first_expert = expert_ranks().rank() * rows.experts, .experts = rows.experts, .room = room(rows)};
+int64_t BlocksExchange::select(int64_t round, const ExpertRows& rows) const {
+    return arriving(round, rows);
 }
 
 void BlocksExchange::send(Exec& exec, Tensor arrived, Tensor sent) const {

@@ -211,29 +211,47 @@ int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks,
     return elements;
 }
 
-// The rows of a rank in the experts' exchange of a layer and micro-batch, if each expert gets as many rows
-// from each rank or, `uneven`, if every token chooses the first experts.
-struct ExpertRows {
+// The rows of a rank in the experts' exchange of a layer and micro-batch, if tokens choose experts in turn
+// or, `uneven`, the first ones. All ranks have the same choices: `tokens` that it sends, which are those of
+// one or several ranks that have `routed` each.
+struct RowsOfExperts {
     int64_t sent = 0, sent_first = 0, received = 0;  // by other ranks and from them; in the first round
     bool later_rounds = false;
 
-    ExpertRows(const MeshCase& c, int64_t tokens, int rank, bool uneven) {
-        const int64_t ranks = c.mesh.ep, own = c.model.moe.experts / ranks, k = c.model.moe.top_k,
-                      room = int64_t(std::ceil(c.exchanges.expert_capacity * double(tokens * k)));
-        const auto count = [&](int64_t expert) {
-            return uneven ? (expert < k ? tokens : 0) : tokens * k / c.model.moe.experts;
-        };
+    RowsOfExperts(const MeshCase& c, int64_t tokens, int64_t routed, int rank, bool uneven) {
+        constexpr int64_t parts = 16;
+        const int64_t ranks = c.mesh.ep, experts = c.model.moe.experts, own = experts / ranks,
+                      k = c.model.moe.top_k, of_part = div_ceil(tokens, parts),
+                      most = of_part * std::min(k, own),
+                      wanted = int64_t(std::ceil(c.exchanges.expert_capacity * double(tokens * k))),
+                      first = std::max(wanted, most), later = std::max(first / 4, most);
         for (int64_t receiver = 0; receiver < ranks; ++receiver) {
-            int64_t number = 0;
-            for (int64_t expert = receiver * own; expert < (receiver + 1) * own; ++expert)
-                for (int64_t sender = 0; sender < ranks; ++sender)
-                    for (int64_t row = 0; row < count(expert); ++row, ++number) {
-                        later_rounds |= number >= room;
-                        if (sender == receiver) continue;
-                        sent += sender == rank;
-                        sent_first += sender == rank && number < room;
-                        received += receiver == rank;
+            int64_t room = first;
+            bool is_first = true;
+            for (int64_t part = 0; part < parts; ++part) {
+                int64_t rows = 0, assignments = 0;
+                for (int64_t t = part * of_part; t < std::min(tokens, (part + 1) * of_part); ++t) {
+                    int64_t there = 0;
+                    for (int64_t j = 0; j < k; ++j) {
+                        const int64_t expert = uneven ? j : (t % routed * k + j) % experts;
+                        there += expert / own == receiver;
                     }
+                    assignments += there;
+                    rows += there > 0;
+                }
+                for (int64_t sender = 0; sender < ranks; ++sender) {
+                    if (assignments > room) {
+                        room = later;
+                        is_first = false;
+                        later_rounds = true;
+                    }
+                    room -= assignments;
+                    if (sender == receiver) continue;
+                    if (sender == rank) sent += rows;
+                    if (sender == rank && is_first) sent_first += rows;
+                    if (receiver == rank) received += rows;
+                }
+            }
         }
     }
 };
@@ -242,12 +260,15 @@ struct ExpertRows {
 // the block is recomputed.
 int64_t sent_by_experts(const MeshCase& c, int64_t tokens, int rank, bool again, bool uneven) {
     const MoeConfig& moe = c.model.moe;
-    const int64_t ranks = c.mesh.ep, tp = c.mesh.tp, e = 8, a = 8, row = c.model.dim * e, weight = a;
-    const ExpertRows rows(c, c.mesh.etp == tp ? tokens : tokens / tp, c.mesh.rank_in(rank, axis::ep), uneven);
-    const int64_t counts = (ranks - 1) * moe.experts * int64_t(sizeof(int32_t));
-    int64_t sent = counts + rows.sent * (row + weight) + rows.received * row;
-    sent += rows.sent * row + rows.received * (row + weight) + (rows.sent - rows.sent_first) * (row + weight);
-    if (again) sent += counts + rows.sent_first * (row + weight);
+    const int64_t ranks = c.mesh.ep, tp = c.mesh.tp, e = 8, a = 8, row = c.model.dim * e,
+                  choices = std::min(moe.top_k, moe.experts / ranks), with_choices = row + choices * (4 + a);
+    const RowsOfExperts rows(c, c.mesh.etp == tp ? tokens : tokens / tp, tokens / tp,
+                             c.mesh.rank_in(rank, axis::ep), uneven);
+    const int64_t counts = (ranks - 1) * 2 * 16 * ranks * int64_t(sizeof(int32_t));
+    int64_t sent = counts + rows.sent * with_choices + rows.received * row;
+    sent +=
+        rows.sent * row + rows.received * (row + choices * a) + (rows.sent - rows.sent_first) * with_choices;
+    if (again) sent += counts + rows.sent_first * with_choices;
     if (c.mesh.etp == 1) return sent;
     // tokens to the ranks that divide each expert, and results back; choices and weights
     const int64_t stream = tokens / tp * (tp - 1) * row,

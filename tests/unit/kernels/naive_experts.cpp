@@ -88,9 +88,23 @@ void route_backward(Exec&, Tensor dlogits, Tensor dweights, Tensor logits, Tenso
     }
 }
 
-void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
+void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts,
+                     int64_t* overflow) {
     for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
     for (int64_t a = 0; a < experts.count(); ++a) set_element(slots, a, -1);
+    std::vector<int64_t> counts(size_t(groups.number()), 0);
+    for (int64_t a = 0; a < experts.count(); ++a)
+        if (index_at(experts, a) >= 0) ++counts[size_t(index_at(experts, a))];
+    int64_t needed = 0;
+    for (const int64_t count : counts) needed += round_up(count, groups.multiple);
+    if (needed > sources.count()) {
+        *overflow = 1;
+        for (int64_t g = 0; g < groups.number(); ++g) {
+            set_element(groups.begins, g, 0);
+            set_element(groups.counts, g, 0);
+        }
+        return;
+    }
     int64_t row = 0;
     for (int64_t g = 0; g < groups.number(); ++g) {
         set_element(groups.begins, g, double(row));
@@ -105,55 +119,77 @@ void group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, 
     }
 }
 
-// Lists the assignments of each rank's block in the order of the sorted rows.
-void rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted_slots, Tensor counts, int64_t ranks,
+// Goes through the ranks and parts of tokens, and looks for the first choice that each token has there.
+void units_of_rows(Exec&, Tensor units, Tensor assignments, Tensor experts, const RankRows& ranks) {
+    const int64_t n = experts.rows(), k = experts.cols();
+    for (int64_t a = 0; a < units.count(); ++a) set_element(units, a, -1);
+    int64_t last = 0;
+    for (int64_t a = 0; a < experts.count(); ++a) last = std::max(last, index_at(experts, a));
+    for (int64_t rank = 0; rank <= last / ranks.experts; ++rank)
+        for (int64_t part = 0; part < ranks.parts; ++part) {
+            const int64_t size = div_ceil(n, ranks.parts), unit = rank * ranks.parts + part;
+            int64_t count = 0;
+            for (int64_t t = part * size; t < std::min(n, (part + 1) * size); ++t) {
+                bool is_first = true;
+                for (int64_t j = 0; j < k; ++j) {
+                    const int64_t expert = index_at(experts, t * k + j) - rank * ranks.experts;
+                    if (expert < 0 || expert >= ranks.experts) continue;
+                    if (is_first) set_element(units, t * k + j, double(unit));
+                    is_first = false;
+                    ++count;
+                }
+            }
+            if (assignments) set_element(assignments, unit, double(count));
+        }
+    if (!assignments) return;
+    for (int64_t unit = (last / ranks.experts + 1) * ranks.parts; unit < assignments.count(); ++unit)
+        set_element(assignments, unit, 0);
+}
+
+// Lists the experts on the rank of each row's source.
+void choices_of_rows(Exec&, Tensor choices, Tensor numbers, Tensor places, Tensor slots, Tensor sources,
+                     Tensor experts, Tensor weights, const RankRows& ranks) {
+    const int64_t k = experts.cols(), m = choices.cols();
+    const auto rank_of = [&](int64_t a) { return index_at(experts, a) / ranks.experts; };
+    for (int64_t row = 0; row < choices.rows(); ++row) {
+        int64_t found = 0;
+        if (const int64_t source = index_at(sources, row); source >= 0)
+            for (int64_t a = source / k * k; a < source / k * k + k; ++a) {
+                if (rank_of(a) != rank_of(source)) continue;
+                set_element(choices, row * m + found, double(index_at(experts, a) % ranks.experts));
+                set(numbers, row, found++, element(weights, a));
+            }
+        for (; found < m; ++found) {
+            set_element(choices, row * m + found, -1);
+            set(numbers, row, found, 0);
+        }
+    }
+    for (int64_t a = 0; a < experts.count(); ++a) {
+        int64_t first = a / k * k;
+        while (rank_of(first) != rank_of(a)) ++first;
+        set_element(places, a, double(index_at(slots, first) * m + a - first));
+    }
+}
+
+// Lists the rows of each rank's block in the order of the sorted ones.
+void rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted_slots, Tensor counts,
                     int64_t* overflow) {
-    const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
+    const int64_t ranks = counts.count(), room = sources.count() / ranks;
     std::vector<std::pair<int64_t, int64_t>> sorted;  // place and assignment
-    for (int64_t a = 0; a < slots.count(); ++a) sorted.emplace_back(index_at(sorted_slots, a), a);
+    for (int64_t a = 0; a < slots.count(); ++a) {
+        set_element(slots, a, -1);
+        if (index_at(sorted_slots, a) >= 0) sorted.emplace_back(index_at(sorted_slots, a), a);
+    }
     std::sort(sorted.begin(), sorted.end());
     for (int64_t i = 0; i < sources.count(); ++i) set_element(sources, i, -1);
     auto next = sorted.begin();
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-        int64_t rows = 0;
-        for (int64_t e = 0; e < own; ++e) rows += index_at(counts, rank * own + e);
-        for (int64_t i = 0; i < rows; ++i, ++next) {
+    for (int64_t rank = 0; rank < ranks; ++rank)
+        for (int64_t i = 0; i < index_at(counts, rank); ++i, ++next) {
             const bool fits = i < room;
             set_element(slots, next->second, double(rank * room + (fits ? i : room - 1)));
             if (fits) set_element(sources, rank * room + i, double(next->second));
             if (!fits) *overflow = 1;
         }
-    }
-}
-
-// Lists all rows that reach the receiver, in their order, and sorts those of the round.
-void arrival_experts(Exec&, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
-    if (arriving.room > 0) {
-        for (int64_t rank = 0; rank < counts.rows(); ++rank) {
-            std::vector<int64_t> block;
-            for (int64_t e = 0; e < arriving.experts; ++e)
-                block.insert(block.end(),
-                             size_t(index_at(counts, rank * counts.cols() + arriving.first_expert + e)), e);
-            block.resize(size_t(arriving.room), -1);
-            for (int64_t i = 0; i < arriving.room; ++i)
-                set_element(experts, rank * arriving.room + i, double(block[size_t(i)]));
-        }
-        return;
-    }
-    struct Row {
-        int64_t rank, expert;
-        auto operator<=>(const Row&) const = default;
-    };
-    std::vector<Row> all;
-    for (int64_t e = 0; e < arriving.experts; ++e)
-        for (int64_t rank = 0; rank < counts.rows(); ++rank)
-            all.insert(all.end(), size_t(index_at(counts, rank * counts.cols() + arriving.first_expert + e)),
-                       {rank, e});
-    const auto at = [&](int64_t number) { return all.begin() + std::min(number, int64_t(all.size())); };
-    std::vector<Row> now(at(arriving.begin), at(arriving.end));
-    std::sort(now.begin(), now.end());
-    for (int64_t i = 0; i < experts.count(); ++i)
-        set_element(experts, i, i < int64_t(now.size()) ? double(now[size_t(i)].expert) : -1.0);
 }
 
 void gather_rows(Exec&, Tensor out, Tensor in, Tensor sources, int64_t per) {
@@ -166,7 +202,8 @@ void sum_rows(Exec&, Tensor y, Tensor plus, Tensor rows, Tensor slots) {
     for (int64_t t = 0; t < y.rows(); ++t)
         for (int64_t i = 0; i < y.cols(); ++i) {
             double sum = plus ? at(plus, t, i) : 0;
-            for (int64_t j = 0; j < slots.cols(); ++j) sum += at(rows, int64_t(at(slots, t, j)), i);
+            for (int64_t j = 0; j < slots.cols(); ++j)
+                if (const auto slot = int64_t(at(slots, t, j)); slot >= 0) sum += at(rows, slot, i);
             set(y, t, i, sum);
         }
 }
@@ -328,8 +365,9 @@ Kernels with_experts(Kernels table) {
     table.route = route;
     table.route_backward = route_backward;
     table.group_by_expert = group_by_expert;
+    table.units_of_rows = units_of_rows;
+    table.choices_of_rows = choices_of_rows;
     table.rows_in_blocks = rows_in_blocks;
-    table.arrival_experts = arrival_experts;
     table.gather_rows = gather_rows;
     table.sum_rows = sum_rows;
     table.grouped_gemm = grouped_gemm;

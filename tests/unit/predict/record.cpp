@@ -7,6 +7,7 @@
 #include "support/model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -324,17 +325,20 @@ TEST_CASE("a recording has the rows that go to experts of other ranks, beside th
     options.graphs = true;
     const Recording r = record_step(model, options);
     const auto rows = operations(r, Purpose::experts, "all_to_all");
-    // there and back, in forward and backward; rows and their weights go together
-    CHECK(rows.size() == 3 * 4);
+    // there and back, in forward and backward, and choices with their weights before the rows
+    CHECK(rows.size() == 3 * 5);
     REQUIRE(queues_of(r, rows).size() == 1);
     CHECK(queues_of(r, rows) != QueueNumbers{0});
-    CHECK(ahead_of_waits(r, rows) == std::vector<int64_t>(rows.size(), 0));
+    // in a forward, rows are on their way while their choices are waited for
+    CHECK(ahead_of_waits(r, rows) == std::vector<int64_t>{1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0});
     const uint32_t weights_of_experts = axis::efsdp;
     CHECK(std::ranges::none_of(r.collectives,
                                [&](const Collective& c) { return c.axes == weights_of_experts; }));
-    // graphs send a block to each rank, twice as large as the mean; weights are float32, one for each row
-    const double tokens = 2 * 32, in_blocks = 4 * (2 * tokens * 2 / 4), row = 2 * double(model.dim);
-    CHECK(bytes_of(r, rows) == 3 * in_blocks * (4 * row + 2 * 4));
+    // graphs send a block to each rank, twice as large as the mean: 2 of 8 experts are among the 6 of other
+    // ranks in 15 of 28 choices. With a row go 2 experts and weights, and back come 2 gradients (float32).
+    const double tokens = 2 * 32, in_blocks = 4 * std::ceil(2 * tokens * 13 / 28),
+                 row = 2 * double(model.dim);
+    CHECK(bytes_of(r, rows) == 3 * in_blocks * (4 * row + 2 * (4 + 4) + 2 * 4));
     CHECK(calls_of(r, "rows_in_blocks") == 3);
 }
 
@@ -355,9 +359,9 @@ TEST_CASE("a recording has the exchanges of experts' rows that the step has: blo
     const Exchanged in_rounds = exchanged();
     options.graphs = true;
     const Exchanged in_blocks = exchanged();
-    // a second round brings its rows again for the backward
-    CHECK(in_blocks.rows == 2 * 3 * 4);
-    CHECK(in_rounds.rows == 2 * 3 * (4 + 5));
+    // a second round brings its choices and rows again for the backward
+    CHECK(in_blocks.rows == 2 * 3 * 5);
+    CHECK(in_rounds.rows == 2 * 3 * (5 + 7));
     CHECK(in_blocks.blocks == 2 * 3);
     CHECK(in_rounds.blocks == 0);
     CHECK(in_rounds.products > in_blocks.products);

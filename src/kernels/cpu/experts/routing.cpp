@@ -5,8 +5,6 @@
 #include "../cpu.hpp"
 #include "../workspace.hpp"
 
-#include <numeric>
-
 namespace coeus::cpu {
 
 namespace {
@@ -79,9 +77,11 @@ void Cpu::route_backward(Exec& exec, Tensor dlogits, Tensor dweights, Tensor log
     });
 }
 
-void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
+void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& groups, Tensor experts,
+                          int64_t* overflow) {
     const int64_t assignments = experts.count(), number = groups.number(), rows = sources.count();
-    require(slots.count() == assignments && rows >= grouped_rows(assignments, number, groups.multiple),
+    require(slots.count() == assignments &&
+                (overflow || rows >= grouped_rows(assignments, number, groups.multiple)),
             "group_by_expert: operands do not fit");
     const int32_t* expert = experts.as<const int32_t>();
     int32_t *begins = groups.begins.as<int32_t>(), *counts = groups.counts.as<int32_t>();
@@ -95,6 +95,13 @@ void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& gro
         begin += round_up(counts[g], groups.multiple);
     }
     std::fill(source, source + rows, -1);
+    if (begin > rows) {
+        *overflow = 1;
+        std::fill(begins, begins + number, 0);
+        std::fill(counts, counts + number, 0);
+        std::fill(slot, slot + assignments, -1);
+        return;
+    }
     for (int64_t a = 0; a < assignments; ++a) {
         if (expert[a] < 0) continue;
         slot[a] += begins[expert[a]];
@@ -102,57 +109,75 @@ void Cpu::group_by_expert(Exec&, Tensor slots, Tensor sources, const Groups& gro
     }
 }
 
-void Cpu::rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts, int64_t ranks,
+void Cpu::units_of_rows(Exec&, Tensor units, Tensor assignments, Tensor experts, const RankRows& ranks) {
+    const int64_t n = experts.rows(), k = experts.cols();
+    require(units.shape == experts.shape && units.dense() && experts.dense(),
+            "units_of_rows: operands do not fit");
+    int32_t* const count = assignments ? assignments.as<int32_t>() : nullptr;
+    if (count) std::fill_n(count, assignments.count(), 0);
+    for (int64_t t = 0; t < n; ++t) {
+        const int32_t* expert = experts.row<const int32_t>(t);
+        int32_t* unit = units.row<int32_t>(t);
+        for (int64_t j = 0; j < k; ++j) {
+            const int64_t own = ranks.unit(expert[j], t, n);
+            unit[j] = j > 0 && ranks.unit(expert[j - 1], t, n) == own ? -1 : int32_t(own);
+            if (count) ++count[own];
+        }
+    }
+}
+
+void Cpu::choices_of_rows(Exec&, Tensor choices, Tensor numbers, Tensor places, Tensor slots, Tensor sources,
+                          Tensor experts, Tensor weights, const RankRows& ranks) {
+    const int64_t n = experts.rows(), k = experts.cols(), m = choices.cols();
+    require(choices.rows() == sources.count() && numbers.shape == choices.shape &&
+                places.shape == experts.shape && slots.shape == experts.shape &&
+                weights.shape == experts.shape && weights.dtype == numbers.dtype,
+            "choices_of_rows: operands differ in shape or type");
+    dispatch_acc(numbers.dtype, [&]<class A>(A) {
+        for (int64_t row = 0; row < choices.rows(); ++row) {
+            const int64_t source = sources.as<const int32_t>()[row];
+            int32_t* choice = choices.row<int32_t>(row);
+            A* number = numbers.row<A>(row);
+            std::fill_n(choice, m, -1);
+            std::fill_n(number, m, A(0));
+            if (source < 0) continue;
+            const int64_t t = source / k, first = source % k;
+            const int32_t* expert = experts.row<const int32_t>(t);
+            for (int64_t j = first; j < k && ranks.rank_of(expert[j]) == ranks.rank_of(expert[first]); ++j) {
+                choice[j - first] = int32_t(expert[j] % ranks.experts);
+                number[j - first] = weights.row<const A>(t)[j];
+            }
+        }
+    });
+    for (int64_t t = 0; t < n; ++t) {
+        const int32_t* expert = experts.row<const int32_t>(t);
+        int64_t first = 0;
+        for (int64_t j = 0; j < k; ++j) {
+            if (ranks.rank_of(expert[j]) != ranks.rank_of(expert[first])) first = j;
+            places.row<int32_t>(t)[j] = int32_t(slots.row<const int32_t>(t)[first] * m + j - first);
+        }
+    }
+}
+
+void Cpu::rows_in_blocks(Exec&, Tensor slots, Tensor sources, Tensor sorted, Tensor counts,
                          int64_t* overflow) {
-    require(slots.dense() && sorted.dense() && slots.count() == sorted.count() &&
-                sources.count() % ranks == 0 && counts.count() % ranks == 0,
-            "rows_in_blocks: operands do not fit");
-    const int64_t room = sources.count() / ranks, own = counts.count() / ranks;
+    const int64_t ranks = counts.count(), room = sources.count() / ranks;
+    require(
+        slots.dense() && sorted.dense() && slots.count() == sorted.count() && sources.count() % ranks == 0,
+        "rows_in_blocks: operands do not fit");
     int32_t *slot = slots.as<int32_t>(), *source = sources.as<int32_t>();
-    const int32_t *from = sorted.as<const int32_t>(), *count = counts.as<const int32_t>();
+    const int32_t *from = sorted.as<const int32_t>(), *rows = counts.as<const int32_t>();
     std::fill_n(source, sources.count(), -1);
     for (int64_t a = 0; a < slots.count(); ++a) {
+        slot[a] = -1;
+        if (from[a] < 0) continue;
         int64_t rank = 0, place = from[a];
-        for (; rank < ranks; ++rank) {
-            const int64_t rows = std::accumulate(count + rank * own, count + (rank + 1) * own, int64_t(0));
-            if (place < rows) break;
-            place -= rows;
-        }
+        for (; rank < ranks && place >= rows[rank]; ++rank) place -= rows[rank];
         require(rank < ranks, "rows_in_blocks: a place is beyond the rows");
         if (place >= room) *overflow = 1;
         slot[a] = int32_t(rank * room + std::min(place, room - 1));
         if (place < room) source[slot[a]] = int32_t(a);
     }
-}
-
-void Cpu::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
-    const int64_t ranks = counts.rows(), number = arriving.experts;
-    require(counts.dense() && experts.dense() && arriving.first_expert + number <= counts.cols(),
-            "arrival_experts: operands do not fit");
-    if (arriving.room > 0) {
-        require(experts.count() == ranks * arriving.room, "arrival_experts: the blocks have other rows");
-        for (int64_t rank = 0; rank < ranks; ++rank) {
-            int32_t *to = experts.as<int32_t>() + rank * arriving.room, *const end = to + arriving.room;
-            const int32_t* count = counts.row<const int32_t>(rank) + arriving.first_expert;
-            for (int64_t e = 0; e < number; ++e)
-                to = std::fill_n(to, std::min<int64_t>(count[e], end - to), int32_t(e));
-            std::fill(to, end, -1);
-        }
-        return;
-    }
-    const Scope scope(exec.workspace);
-    int32_t* const rows_of = exec.workspace.alloc(Dtype::i32, {ranks * number}).as<int32_t>();
-    for (int64_t e = 0, first = 0; e < number; ++e)
-        for (int64_t rank = 0; rank < ranks; ++rank) {
-            const int64_t count = counts.row<const int32_t>(rank)[arriving.first_expert + e];
-            rows_of[rank * number + e] = int32_t(arriving.arriving(first, count));
-            first += count;
-        }
-    int32_t *to = experts.as<int32_t>(), *const end = to + experts.count();
-    require(std::accumulate(rows_of, rows_of + ranks * number, int64_t(0)) <= experts.count(),
-            "arrival_experts: more rows arrive");
-    for (int64_t i = 0; i < ranks * number; ++i) to = std::fill_n(to, rows_of[i], int32_t(i % number));
-    std::fill(to, end, -1);
 }
 
 void Cpu::gather_rows(Exec& exec, Tensor out, Tensor in, Tensor sources, int64_t per) {
@@ -184,13 +209,17 @@ void Cpu::sum_rows(Exec& exec, Tensor y, Tensor plus, Tensor rows, Tensor slots)
                 const int64_t count = std::min(block, y.cols() - first);
                 A sums[block];
                 A* sum = sums;
+                bool empty = true;
                 for (int64_t j = 0; j < k; ++j) {
+                    if (slot[j] < 0) continue;
                     const T* row = rows.row<const T>(slot[j]) + first;
-                    if (j == 0)
+                    if (empty)
                         Lane().each(count, [=](int64_t i) { sum[i] = load(row[i]); });
                     else
                         Lane().each(count, [=](int64_t i) { sum[i] += load(row[i]); });
+                    empty = false;
                 }
+                if (empty) std::fill_n(sums, count, A(0));
                 T* to = y.row<T>(t) + first;
                 const T* more = plus ? plus.row<const T>(t) + first : nullptr;
                 if (more)

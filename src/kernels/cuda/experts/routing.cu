@@ -45,8 +45,9 @@ __global__ void count_kernel(Count* counts, const int32_t* experts, int64_t assi
     if (team.first()) counts[own] = accumulate ? counts[own] + count : count;
 }
 
-/// One warp.
-__global__ void begins_kernel(int32_t* begins, DeviceGroups all) {
+/// One warp. Without room for all groups in `rows` rows, all become empty.
+__global__ void begins_kernel(int32_t* begins, int32_t* counts, DeviceGroups all, int64_t rows,
+                              int64_t* overflow) {
     const int64_t groups = all.number;
     int32_t total = 0;
     for (int64_t first = 0; first < groups; first += warp_size) {
@@ -55,6 +56,9 @@ __global__ void begins_kernel(int32_t* begins, DeviceGroups all) {
         if (group < groups) begins[group] = total + end - own;
         total += __shfl_sync(whole_warp, end, warp_size - 1);
     }
+    if (total <= rows) return;
+    for (int64_t group = threadIdx.x; group < groups; group += warp_size) begins[group] = counts[group] = 0;
+    if (threadIdx.x == 0) *overflow = 1;
 }
 
 /// A block for each group, whose warps scan one part of the assignments each, once to count and once to
@@ -63,6 +67,7 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
                              int64_t assignments, int64_t rows) {
     const int64_t group = blockIdx.x, begin = groups.begins[group];
     const int32_t own = int32_t(group);
+    const bool has_rows = groups.counts[group] > 0;
     const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
     const int64_t part = (assignments + scan_threads - 1) / scan_threads * warp_size;
     const int64_t first = warp * part, end = first + part < assignments ? first + part : assignments;
@@ -80,8 +85,8 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
         const unsigned votes = __ballot_sync(whole_warp, is_own);
         if (is_own) {
             const int64_t slot = row + __popc(votes & ((1u << lane) - 1));
-            slots[a] = int32_t(slot);
-            sources[slot] = int32_t(a);
+            slots[a] = has_rows ? int32_t(slot) : -1;
+            if (has_rows) sources[slot] = int32_t(a);
         }
         row += __popc(votes);
     }
@@ -93,21 +98,59 @@ __global__ void place_kernel(int32_t* slots, int32_t* sources, DeviceGroups grou
         sources[i] = -1;
 }
 
+/// A thread for each assignment.
+__global__ void units_kernel(int32_t* units, const int32_t* experts, int64_t tokens, int64_t top_k,
+                             RankRows ranks) {
+    const int64_t a = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, t = a / top_k;
+    if (t >= tokens) return;
+    const bool follows = a % top_k > 0 && ranks.rank_of(experts[a - 1]) == ranks.rank_of(experts[a]);
+    units[a] = follows ? -1 : int32_t(ranks.unit(experts[a], t, tokens));
+}
+
+/// A block for each unit, which scans the assignments of its tokens.
+__global__ void assignments_of_units_kernel(int32_t* assignments, const int32_t* experts, int64_t tokens,
+                                            int64_t top_k, RankRows ranks) {
+    const BlockTeam team(shared_memory());
+    const int64_t rank = blockIdx.x / ranks.parts, each = ranks.tokens_of_part(tokens),
+                  first = blockIdx.x % ranks.parts * each, left = first < tokens ? tokens - first : 0;
+    const int32_t* const own = experts + first * top_k;
+    const int32_t count = team.sum_of<int32_t>((left < each ? left : each) * top_k, [=](int64_t a) {
+        return int32_t(ranks.rank_of(own[a]) == rank);
+    });
+    if (team.first()) assignments[blockIdx.x] = count;
+}
+
+/// A thread for each choice of a row, and each assignment.
+__global__ void choices_kernel(int32_t* choices, float* numbers, int32_t* places, const int32_t* slots,
+                               const int32_t* sources, const int32_t* experts, const float* weights,
+                               int64_t all_choices, int64_t choices_of_row, int64_t assignments,
+                               int64_t top_k, RankRows ranks) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < all_choices) {
+        const int64_t first = sources[i / choices_of_row], a = first + i % choices_of_row;
+        const bool is_there = first >= 0 && a / top_k == first / top_k &&
+                              ranks.rank_of(experts[a]) == ranks.rank_of(experts[first]);
+        choices[i] = is_there ? int32_t(experts[a] % ranks.experts) : -1;
+        numbers[i] = is_there ? weights[a] : 0;
+    }
+    if (i >= assignments) return;
+    int64_t first = i;
+    while (first % top_k > 0 && ranks.rank_of(experts[first - 1]) == ranks.rank_of(experts[i])) --first;
+    places[i] = int32_t(slots[first] * choices_of_row + i - first);
+}
+
 /// A thread for each assignment and each row of the blocks.
 __global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const int32_t* sorted,
-                                      const int32_t* counts, int64_t assignments, int64_t ranks, int64_t own,
+                                      const int32_t* rows_of, int64_t assignments, int64_t ranks,
                                       int64_t room, int64_t* overflow) {
-    int32_t* const rows_of = reinterpret_cast<int32_t*>(shared_memory());  // of each rank
-    for (int64_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
-        int32_t rows = 0;
-        for (int64_t e = rank * own; e < (rank + 1) * own; ++e) rows += counts[e];
-        rows_of[rank] = rows;
-    }
-    __syncthreads();
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < ranks * room && i % room >= rows_of[i / room]) sources[i] = -1;
     if (i >= assignments) return;
     int64_t rank = 0, place = sorted[i];
+    if (place < 0) {
+        slots[i] = -1;
+        return;
+    }
     for (; place >= rows_of[rank]; ++rank) place -= rows_of[rank];
     if (place < room)
         sources[rank * room + place] = int32_t(i);
@@ -116,46 +159,14 @@ __global__ void rows_in_blocks_kernel(int32_t* slots, int32_t* sources, const in
     slots[i] = int32_t(rank * room + (place < room ? place : room - 1));
 }
 
-/// A block for each rank that sends.
-__global__ void arrival_experts_of_blocks_kernel(int32_t* experts, Rows<const int32_t> counts,
-                                                 ArrivingRows arriving) {
-    const int64_t room = arriving.room;
-    const int32_t* const count = counts[blockIdx.x] + arriving.first_expert;
-    for (int64_t row = threadIdx.x; row < room; row += blockDim.x) {
-        int64_t e = 0, place = row;
-        for (; e < arriving.experts && place >= count[e]; ++e) place -= count[e];
-        experts[blockIdx.x * room + row] = e < arriving.experts ? int32_t(e) : -1;
-    }
-}
-
-/// One block. A thread finds out how many rows arrive from a rank for an expert; a warp writes them.
-__global__ void arrival_experts_kernel(int32_t* experts, int64_t rows, Rows<const int32_t> counts,
-                                       int64_t ranks, ArrivingRows arriving) {
-    const int64_t number = arriving.experts, pairs = ranks * number;
-    int32_t* const rows_of = reinterpret_cast<int32_t*>(shared_memory());
-    const auto count_of = [&](int64_t i) {
-        return int64_t(counts[i % ranks][arriving.first_expert + i / ranks]);
-    };
-    for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-        int64_t first = 0;
-        for (int64_t other = 0; other < i; ++other) first += count_of(other);
-        rows_of[i % ranks * number + i / ranks] = int32_t(arriving.arriving(first, count_of(i)));
-    }
-    __syncthreads();
-    const int64_t warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size,
-                  warps = blockDim.x / warp_size;
-    const auto begin_of = [&](int64_t i) {
-        int32_t begin = 0;
-        for (int64_t other = lane; other < i; other += warp_size) begin += rows_of[other];
-        return warp_sum(begin);
-    };
-    for (int64_t i = warp; i < pairs; i += warps) {
-        const int64_t begin = begin_of(i);
-        for (int64_t row = lane; row < rows_of[i]; row += warp_size)
-            experts[begin + row] = int32_t(i % number);
-    }
-    const int64_t end = begin_of(pairs);
-    for (int64_t row = end + threadIdx.x; row < rows; row += blockDim.x) experts[row] = -1;
+/// Rows of one element: a thread for each.
+template <class T>
+__global__ void gather_numbers_kernel(Rows<T> out, Rows<const T> in, const int32_t* sources, int64_t per,
+                                      int64_t rows) {
+    const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const int64_t source = sources[row];
+    *out[row] = source >= 0 ? *in[source / per] : store<T>(Acc<T>(0));
 }
 
 /// A block for each row.
@@ -176,6 +187,7 @@ __device__ void sum_pack(T* y, const T* plus, Rows<const T> rows, const int32_t*
                          int64_t j) {
     Acc<T> sums[size] = {};
     for (int64_t i = 0; i < k; ++i) {
+        if (slots[i] < 0) continue;
         const Pack<T, size> pack = load_pack<size>(rows[slots[i]] + j);
         COEUS_UNROLL
         for (int e = 0; e < size; ++e) sums[e] += load(pack.values[e]);
@@ -278,54 +290,69 @@ void Cuda::route_backward(Exec& exec, Tensor dlogits, Tensor dweights, Tensor lo
            rows_of<const int32_t>(experts), logits.rows(), logits.cols(), o);
 }
 
-void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Groups& groups, Tensor experts) {
+void Cuda::group_by_expert(Exec& exec, Tensor slots, Tensor sources, const Groups& groups, Tensor experts,
+                           int64_t* overflow) {
     const int64_t assignments = experts.count(), number = groups.number(), rows = sources.count();
-    require(slots.count() == assignments && rows >= grouped_rows(assignments, number, groups.multiple) &&
-                slots.dense() && experts.dense(),
+    require(slots.count() == assignments &&
+                (overflow || rows >= grouped_rows(assignments, number, groups.multiple)) && slots.dense() &&
+                experts.dense(),
             "group_by_expert: operands do not fit");
     const DeviceGroups all = device_groups(groups);
     launch(exec, "count_experts", {blocks_for(number), scan_threads, BlockTeam::shared_bytes},
            count_kernel<int32_t>, groups.counts.as<int32_t>(), experts.as<const int32_t>(), assignments,
            false);
-    launch(exec, "group_begins", {1, warp_size}, begins_kernel, groups.begins.as<int32_t>(), all);
+    launch(exec, "group_begins", {1, warp_size}, begins_kernel, groups.begins.as<int32_t>(),
+           groups.counts.as<int32_t>(), all, rows, overflow);
     launch(exec, "group_by_expert", {blocks_for(number), scan_threads, scan_warps * sizeof(int32_t)},
            place_kernel, slots.as<int32_t>(), sources.as<int32_t>(), all, experts.as<const int32_t>(),
            assignments, rows);
 }
 
-void Cuda::rows_in_blocks(Exec& exec, Tensor slots, Tensor sources, Tensor sorted, Tensor counts,
-                          int64_t ranks, int64_t* overflow) {
-    require(slots.dense() && sorted.dense() && slots.count() == sorted.count() &&
-                sources.count() % ranks == 0 && counts.count() % ranks == 0,
-            "rows_in_blocks: operands do not fit");
-    launch(exec, "rows_in_blocks",
-           {blocks_for(div_ceil(std::max(slots.count(), sources.count()), scan_threads)), scan_threads,
-            size_t(ranks) * sizeof(int32_t)},
-           rows_in_blocks_kernel, slots.as<int32_t>(), sources.as<int32_t>(), sorted.as<const int32_t>(),
-           counts.as<const int32_t>(), slots.count(), ranks, counts.count() / ranks, sources.count() / ranks,
-           overflow);
+void Cuda::units_of_rows(Exec& exec, Tensor units, Tensor assignments, Tensor experts,
+                         const RankRows& ranks) {
+    require(units.shape == experts.shape && units.dense() && experts.dense(),
+            "units_of_rows: operands do not fit");
+    launch(exec, "units_of_rows", {blocks_for(div_ceil(experts.count(), 256))}, units_kernel,
+           units.as<int32_t>(), experts.as<const int32_t>(), experts.rows(), experts.cols(), ranks);
+    if (assignments)
+        launch(exec, "assignments_of_units",
+               {blocks_for(assignments.count()), scan_threads, BlockTeam::shared_bytes},
+               assignments_of_units_kernel, assignments.as<int32_t>(), experts.as<const int32_t>(),
+               experts.rows(), experts.cols(), ranks);
 }
 
-void Cuda::arrival_experts(Exec& exec, Tensor experts, Tensor counts, const ArrivingRows& arriving) {
-    require(experts.dense() && arriving.first_expert + arriving.experts <= counts.cols(),
-            "arrival_experts: operands do not fit");
-    if (arriving.room > 0) {
-        require(experts.count() == counts.rows() * arriving.room,
-                "arrival_experts: the blocks have other rows");
-        return launch(exec, "arrival_experts", {blocks_for(counts.rows()), scan_threads},
-                      arrival_experts_of_blocks_kernel, experts.as<int32_t>(), rows_of<const int32_t>(counts),
-                      arriving);
-    }
-    launch(exec, "arrival_experts",
-           {1, scan_threads, size_t(counts.rows() * arriving.experts) * sizeof(int32_t)},
-           arrival_experts_kernel, experts.as<int32_t>(), experts.count(), rows_of<const int32_t>(counts),
-           counts.rows(), arriving);
+void Cuda::choices_of_rows(Exec& exec, Tensor choices, Tensor numbers, Tensor places, Tensor slots,
+                           Tensor sources, Tensor experts, Tensor weights, const RankRows& ranks) {
+    require(choices.rows() == sources.count() && numbers.shape == choices.shape &&
+                places.shape == experts.shape && slots.shape == experts.shape &&
+                weights.shape == experts.shape && weights.dtype == Dtype::f32 && numbers.dtype == Dtype::f32,
+            "choices_of_rows: operands differ in shape or type");
+    launch(exec, "choices_of_rows", {blocks_for(div_ceil(std::max(choices.count(), experts.count()), 256))},
+           choices_kernel, choices.as<int32_t>(), numbers.as<float>(), places.as<int32_t>(),
+           slots.as<const int32_t>(), sources.as<const int32_t>(), experts.as<const int32_t>(),
+           weights.as<const float>(), choices.count(), choices.cols(), experts.count(), experts.cols(),
+           ranks);
+}
+
+void Cuda::rows_in_blocks(Exec& exec, Tensor slots, Tensor sources, Tensor sorted, Tensor counts,
+                          int64_t* overflow) {
+    const int64_t ranks = counts.count();
+    require(
+        slots.dense() && sorted.dense() && slots.count() == sorted.count() && sources.count() % ranks == 0,
+        "rows_in_blocks: operands do not fit");
+    launch(exec, "rows_in_blocks", {blocks_for(div_ceil(std::max(slots.count(), sources.count()), 256))},
+           rows_in_blocks_kernel, slots.as<int32_t>(), sources.as<int32_t>(), sorted.as<const int32_t>(),
+           counts.as<const int32_t>(), slots.count(), ranks, sources.count() / ranks, overflow);
 }
 
 void Cuda::gather_rows(Exec& exec, Tensor out, Tensor in, Tensor sources, int64_t per) {
     require(sources.count() == out.rows() && in.cols() == out.cols() && in.dtype == out.dtype,
             "gather_rows: operands differ in shape or type");
     dispatch(out.dtype, [&]<class T>(T) {
+        if (out.cols() == 1)
+            return launch(exec, "gather_numbers", {blocks_for(div_ceil(out.rows(), 256))},
+                          gather_numbers_kernel<T>, rows_of<T>(out), rows_of<const T>(in),
+                          sources.as<const int32_t>(), per, out.rows());
         launch(exec, "gather_rows", {blocks_for(out.rows()), threads_for(out.cols())}, gather_rows_kernel<T>,
                rows_of<T>(out), rows_of<const T>(in), sources.as<const int32_t>(), per, out.cols());
     });
