@@ -95,6 +95,8 @@ std::vector<TypedCase> traffic_cases() {
     }
     for (const int64_t rows : {5, 64})  // few rows, and many
         list.push_back({gemm_case(rows, 256, 512, false, true, Residual::none)});
+    const AttentionShape not_by_wgmma = {1, 64, 2, 1, 96, 0.1};
+    list.push_back({attention_case(not_by_wgmma, false, true)});
     list.push_back({merge_attention_case({1, 64, 4, 2, 64, 0.125}, false)});
     list.push_back({attention_cached_case({4, 64, 4, 2, 64, 0.125}, 4)});
     list.push_back({add_log_sum_exp_case(4, 128)});
