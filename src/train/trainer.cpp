@@ -152,9 +152,9 @@ bool Trainer::train_step(const StepBatch& batch) {
 void Trainer::log_repetition(const StepOutcome& outcome) const {
     if (outcome.computed_twice)
         log::info(
-            "Step {} was computed twice, the second time not as a CUDA graph: more rows went from one rank "
-            "to the experts of another than model.non_blocking_capacity_factor = {} has room for ({} such "
-            "steps since the start)",
+            "Step {} was computed twice, the second time not as a CUDA graph: more rows went to the experts "
+            "of a rank, or from one rank to another, than model.non_blocking_capacity_factor = {} has room "
+            "for ({} such steps since the start)",
             progress_.step + 1, config_.model.non_blocking_capacity_factor, engine().steps_computed_twice());
     if (outcome.gave_up_blocks)
         log::warn(

@@ -42,17 +42,17 @@ void ExpertRounds::set(std::span<const int32_t> counts, int rank, const ExpertCa
         for_parts(receiver, [&](int64_t round, int64_t, int64_t) { count_ = std::max(count_, round + 1); });
 }
 
-void ExpertRounds::select(int64_t selected) {
+void ExpertRounds::select(int64_t round) {
     std::ranges::fill(from_, RowRange{});
     std::ranges::fill(to_, RowRange{});
     int64_t first = 0;  // of this rank's rows for the receiver
     for (int64_t receiver = 0; receiver < ranks(); ++receiver) {
         RowRange& sent = to_[size_t(receiver)];
-        for_parts(receiver, [&](int64_t round, int64_t part, int64_t sender) {
+        for_parts(receiver, [&](int64_t of_part, int64_t part, int64_t sender) {
             const int64_t rows = rows_of(sender, receiver, part);
-            if (receiver == rank_ && round == selected) from_[size_t(sender)].count += rows;
+            if (receiver == rank_ && of_part == round) from_[size_t(sender)].count += rows;
             if (sender != rank_) return;
-            if (round == selected && rows > 0) {
+            if (of_part == round && rows > 0) {
                 if (sent.count == 0) sent.first = first;
                 sent.count += rows;
             }

@@ -132,13 +132,13 @@ TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they 
     struct Planned {
         const char* deck;
         int ranks;
-        const char *mesh, *memory;
-        double milliseconds = 0;  // at most, of a step by the roofline; 0: not checked
+        const char *mesh, *memory, *step = "";  // by the roofline: 14.5 and 14.7 s
     };
-    for (const auto& [deck, ranks, mesh, memory, milliseconds] :
-         {Planned{"deepseek_v3_16b", 8, "dp_shard 8 (experts: ep 8)", "72.4 GiB of 79.6 GiB", 14'700},
+    for (const auto& [deck, ranks, mesh, memory, step] :
+         {Planned{"deepseek_v3_16b", 8, "dp_shard 8 (experts: ep 8)", "72.4 GiB of 79.6 GiB",
+                  "32 local batches: 145"},
           Planned{"qwen3_30b_a3b", 16, "dp_shard 16 (experts: efsdp 2 x ep 8)", "64.0 GiB of 79.6 GiB",
-                  14'900},
+                  "32 local batches: 147"},
           Planned{"gpt_oss_120b", 64, "dp_shard 64 (experts: ep 64)", "63.4 GiB of 79.6 GiB"},
           Planned{"deepseek_v3_671b", 2048, "pp 16 x dp_shard 32 x cp 4 (experts: efsdp 2 x ep 64)",
                   "pipeline ranks: 32.3 GiB, 69.8 GiB, 70.4 GiB, 70.4 GiB"}}) {
@@ -148,10 +148,7 @@ TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they 
         CHECK(line_with(lines, fmt::format("Mesh: {} ranks: {}", ranks, mesh)) != "");
         CHECK(line_with(lines, memory) != "");
         CHECK(line_with(lines, "does not fit") == "");
-        if (milliseconds == 0) continue;
-        const std::string step = line_with(lines, "  step of ");
-        REQUIRE(step.find(": ") != std::string::npos);
-        CHECK(std::stod(step.substr(step.find(": ") + 2)) < milliseconds);
+        CHECK(line_with(lines, step) != "");
     }
 }
 
