@@ -121,6 +121,9 @@ def longest_way(first, body, blocks, instructions):
     ways, path, waiting = {}, set(), [first]
     while waiting:
         block = waiting[-1]
+        if block in ways:
+            waiting.pop()
+            continue
         following = [other for other in blocks[block][2] if other in body and other != first and not calls(other)]
         path.add(block)
         unknown = [other for other in following if other not in ways and other not in path]

@@ -68,17 +68,32 @@ inline unsigned blocks_for(int64_t pieces) {
     return unsigned(pieces);
 }
 
+/// How many blocks of a kernel the GPU runs at the same time.
+template <class... Parameters>
+int64_t resident_blocks(Exec& exec, void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
+    int of_multiprocessor = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, threads, shared_bytes),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    return std::max<int64_t>(1, int64_t(of_multiprocessor) * exec.device->multiprocessors());
+}
+
 /// The grid of a kernel whose threads take pieces of work in turn: as many blocks as the GPU runs at the same
 /// time, or fewer for little work. No bit may depend on the number of blocks.
 template <class... Parameters>
 Grid resident_grid(Exec& exec, void (*kernel)(Parameters...), int64_t pieces, size_t shared_bytes = 0) {
     Grid grid = {.shared_bytes = shared_bytes};
-    int of_multiprocessor = 0;
-    check(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, grid.threads, shared_bytes),
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    const int64_t resident = int64_t(of_multiprocessor) * exec.device->multiprocessors();
-    grid.blocks = blocks_for(std::min(div_ceil(pieces, grid.threads), std::max<int64_t>(resident, 1)));
+    grid.blocks = blocks_for(
+        std::min(div_ceil(pieces, grid.threads), resident_blocks(exec, kernel, grid.threads, shared_bytes)));
+    return grid;
+}
+
+/// The same for blocks that take rows in turn, from a grid with a block for each row and part of it.
+template <class... Parameters>
+Grid resident_rows(Exec& exec, void (*kernel)(Parameters...), Grid grid) {
+    const int64_t resident = resident_blocks(exec, kernel, grid.threads, grid.shared_bytes);
+    grid.blocks.y = unsigned(std::min<int64_t>(grid.blocks.y, resident));
+    grid.blocks.x = unsigned(
+        std::min<int64_t>(grid.blocks.x, std::max<int64_t>(1, resident / std::max(1U, grid.blocks.y))));
     return grid;
 }
 

@@ -54,7 +54,7 @@ COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* 
     team.map_at(
         width, dlogits,
         [=](int64_t j, A x) {
-            const A softmax = exp_of(x - lse);
+            const A softmax = exp_for<T>(x - lse);
             return scale * (j == label ? softmax - A(1) : softmax);
         },
         logits);

@@ -9,9 +9,11 @@
 
 namespace coeus::rows {
 
-/// The activation with the scale of one row.
-template <class A>
+/// The activation with the scale of one row, for elements of type T.
+template <class T>
 class GateOfRow {
+    using A = Acc<T>;
+
 public:
     COEUS_HD GateOfRow(A scale, const Gate& o)
         : limit_(o.limit > 0 ? A(o.limit) : A(INFINITY)),
@@ -43,7 +45,7 @@ private:
         g = g > limit_ ? limit_ : g;  // this order keeps NaN
         u = u > limit_ ? limit_ : u;
         u = u < -limit_ ? -limit_ : u;
-        return {g, u, sigmoid(alpha_ * g)};
+        return {g, u, sigmoid<T>(alpha_ * g)};
     }
     COEUS_HD A unscaled(const Clamped& x) const { return (x.u + shift_) * x.g * x.s; }
     COEUS_HD Two<A> gradients_of_inputs(A d, A g, A u) const {
@@ -59,7 +61,7 @@ private:
 template <class Team, class T>
 COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
-    const GateOfRow<A> gate(scale, o);
+    const GateOfRow<T> gate(scale, o);
     if (o.interleaved)
         return team.each(width, [=](int64_t j) {
             y[j] = store<T>(gate.value(load(gate_up[2 * j]), load(gate_up[2 * j + 1])));
@@ -84,7 +86,7 @@ template <class Team, class T>
 COEUS_HD Acc<T> gate_dot_row(const Team& team, const T* dy, const T* gate_up, int64_t width, Acc<T> scale,
                              const Gate& o) {
     using A = Acc<T>;
-    const GateOfRow<A> gate(scale, o);
+    const GateOfRow<T> gate(scale, o);
     if (o.scales_input)
         return gate_sum(team, dy, gate_up, width, o.interleaved,
                         [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
@@ -101,7 +103,7 @@ COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy
         gate_row(team, y, gate_up, width, scale, o);
         team.barrier();  // each thread may now overwrite what others have read
     }
-    const GateOfRow<A> gate(scale, o);
+    const GateOfRow<T> gate(scale, o);
     if (o.interleaved)
         return team.each(width, [=](int64_t j) {
             const Two<A> by = gate.gradients(load(dy[j]), load(gate_up[2 * j]), load(gate_up[2 * j + 1]));

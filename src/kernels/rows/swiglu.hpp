@@ -12,7 +12,7 @@ template <class Team, class T>
 COEUS_HD void swiglu_row(const Team& team, T* y, const T* gate, const T* up, int64_t width) {
     using A = Acc<T>;
     team.map(
-        width, y, [](A g, A u) { return silu(g) * u; }, gate, up);
+        width, y, [](A g, A u) { return g * sigmoid<T>(g) * u; }, gate, up);
 }
 
 /// Computes dgate and dup, which may be gate and up.
@@ -23,7 +23,7 @@ COEUS_HD void swiglu_backward_row(const Team& team, T* dgate, T* dup, const T* d
     team.map_two(
         width, dgate, dup,
         [](A d, A g, A u) {
-            const A s = sigmoid(g);
+            const A s = sigmoid<T>(g);
             return Two<A>{d * u * s * (A(1) + g * (A(1) - s)), d * g * s};
         },
         dy, gate, up);

@@ -144,17 +144,6 @@ __device__ inline uint32_t pair_of(float first, float second) {
 #endif
 }
 
-/// 2^x, within 2 units in the last place; 0 below 2^-126.
-__device__ inline float power_of_2(float x) {
-#ifdef __CUDACC__
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return exp2f(x);
-#endif
-}
-
 /// Starts to copy 4 or 16 bytes from global to shared memory, or writes zeros there without reading. Both
 /// addresses are multiples of that size. The bytes are visible to this thread after wait_for_copies(), and to
 /// the others after a barrier that follows it.

@@ -7,7 +7,7 @@
 #include "../ptx/mma.hpp"
 #include "../quantization/largest.hpp"
 #include "../quantization/rounded.hpp"
-#include "team.hpp"
+#include "streams.hpp"
 
 namespace coeus::cuda {
 
@@ -32,63 +32,77 @@ Grid grid_of(const Extent& e, size_t shared_bytes = 0) {
             threads_for(e.width), shared_bytes};
 }
 /// The threads of all blocks of a row.
-template <class Team = Threads>
+template <class Team = Streams>
 __device__ Team row_team() {
     return {int64_t(blockIdx.y) * blockDim.x + threadIdx.x, int64_t(gridDim.y) * blockDim.x};
 }
 
-template <class O, class T>
-__global__ void cast_kernel(Rows<O> out, Rows<const T> a, int64_t width) {
-    row_team().map(
-        width, out[blockIdx.x], [](auto x) { return x; }, a[blockIdx.x]);
+/// Calls f(row) for the rows that this block takes in turn.
+template <class F>
+__device__ void each_row(int64_t rows, F&& f) {
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) f(row);
 }
 
 template <class O, class T>
-__global__ void add_kernel(Rows<O> out, Rows<const T> a, int64_t width) {
-    O* const row = out[blockIdx.x];
-    row_team().map(
-        width, row, [](auto sum, auto x) { return sum + decltype(sum)(x); }, row, a[blockIdx.x]);
+__global__ void cast_kernel(Rows<O> out, Rows<const T> a, int64_t rows, int64_t width) {
+    each_row(rows, [=](int64_t row) {
+        row_team().map(
+            width, out[row], [](auto x) { return x; }, a[row]);
+    });
+}
+
+template <class O, class T>
+__global__ void add_kernel(Rows<O> out, Rows<const T> a, int64_t rows, int64_t width) {
+    each_row(rows, [=](int64_t row) {
+        row_team().map(
+            width, out[row], [](auto sum, auto x) { return sum + decltype(sum)(x); }, out[row], a[row]);
+    });
 }
 
 template <class T>
 __global__ void zero_kernel(Rows<T> out, int64_t width) {
-    row_team().map(width, out[blockIdx.x], [] { return Acc<T>(0); });
+    row_team<Threads>().map(width, out[blockIdx.x], [] { return Acc<T>(0); });
 }
 
 template <class T>
 __global__ void sum_parts_kernel(T* out, const T* parts, int64_t terms, int64_t count) {
-    row_team().each(count, [=](int64_t j) {
+    row_team<Threads>().each(count, [=](int64_t j) {
         Acc<T> sum = load(parts[j]);
         for (int64_t p = 1; p < terms; ++p) sum += load(parts[p * count + j]);
         out[j] = store<T>(sum);
     });
 }
 
-/// Rotates pairs whose first elements are adjacent. Their second ones are `distance` further on or, if
-/// `together`, each lies beside its first one, and all are moved at once.
+/// Pairs whose first elements are adjacent. Their second ones are `distance` further on or, if `together`,
+/// each lies beside its first one, and all are moved at once.
 template <int pairs, bool together, class T>
-__device__ void rotate_pairs(T* x, int64_t distance, const Acc<T> (&angles)[2 * pairs]) {
-    const auto turn = [&](int i, T& first, T& second) {
-        Acc<T> a = load(first), b = load(second);
-        rotate(a, b, angles[2 * i], angles[2 * i + 1]);
-        first = store<T>(a);
-        second = store<T>(b);
-    };
-    if constexpr (together) {
-        Pack<T, 2 * pairs> both = load_pack<2 * pairs>(x);
-        COEUS_UNROLL
-        for (int i = 0; i < pairs; ++i) turn(i, both.values[2 * i], both.values[2 * i + 1]);
-        store_pack(x, both);
-    } else {
-        Pack<T, pairs> first = load_pack<pairs>(x), second = load_pack<pairs>(x + distance);
-        COEUS_UNROLL
-        for (int i = 0; i < pairs; ++i) turn(i, first.values[i], second.values[i]);
-        store_pack(x, first);
-        store_pack(x + distance, second);
+class Pairs {
+public:
+    __device__ void load_from(const T* x, int64_t distance) {
+        first_ = load_pack<size>(x);
+        if constexpr (!together) second_ = load_pack<size>(x + distance);
     }
-}
+    __device__ void store_rotated(T* x, int64_t distance, const Acc<T> (&angles)[2 * pairs]) {
+        COEUS_UNROLL
+        for (int i = 0; i < pairs; ++i) {
+            T& first = first_.values[together ? 2 * i : i];
+            T& second = together ? first_.values[2 * i + 1] : second_.values[i];
+            Acc<T> a = load(first), b = load(second);
+            rotate(a, b, angles[2 * i], angles[2 * i + 1]);
+            first = store<T>(a);
+            second = store<T>(b);
+        }
+        store_pack(x, first_);
+        if constexpr (!together) store_pack(x + distance, second_);
+    }
 
-/// A block rotates all heads of a token. A thread keeps the angles of `pairs` pairs for several heads.
+private:
+    static constexpr int size = together ? 2 * pairs : pairs;
+    Pack<T, size> first_, second_;
+};
+
+/// A block rotates all heads of a token. A thread keeps the angles of `pairs` pairs for several heads, and
+/// loads the pairs of four heads before it stores the first ones.
 template <int pairs, bool together, class T>
 __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* positions, int64_t heads,
                             RopeShape s, bool inverse) {
@@ -110,17 +124,30 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* 
             for (int e = 0; e < size; ++e)
                 own[i + e] = inverse && (i + e) % 2 == 1 ? -pack.values[e] : pack.values[e];
         }
-        for (int64_t head = threadIdx.x / of_head; head < heads; head += heads_at_once)
-            rotate_pairs<pairs, together>(row + head * s.head_dim + step * j, distance, own);
+        constexpr int several = 4;
+        T* at = row + threadIdx.x / of_head * s.head_dim + step * j;
+        const int64_t stride = heads_at_once * s.head_dim;
+        int left = int(heads) - int(threadIdx.x / of_head);
+        for (; left > 0; left -= several * int(heads_at_once), at += several * stride) {
+            Pairs<pairs, together, T> of_heads[several];
+            COEUS_UNROLL
+            for (int i = 0; i < several; ++i)
+                if (i * int(heads_at_once) < left) of_heads[i].load_from(at + i * stride, distance);
+            COEUS_UNROLL
+            for (int i = 0; i < several; ++i)
+                if (i * int(heads_at_once) < left) of_heads[i].store_rotated(at + i * stride, distance, own);
+        }
     }
 }
 
 /// bits: the largest magnitude of y, if with_largest.
 template <class T, bool with_largest>
-__global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t width) {
-    const auto team = row_team<MaybeWithLargest<Threads, with_largest>>();
-    const T* gate = gate_up[blockIdx.x];
-    swiglu_row(team, y[blockIdx.x], gate, gate + width, width);
+__global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t rows, int64_t width) {
+    const auto team = row_team<MaybeWithLargest<Streams, with_largest>>();
+    each_row(rows, [&](int64_t row) {
+        const T* gate = gate_up[row];
+        swiglu_row(team, y[row], gate, gate + width, width);
+    });
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
@@ -135,11 +162,13 @@ __global__ void rounded_swiglu_kernel(RoundedRows<T> y, Rows<const T> gate_up, i
 /// bits: those of both gradients, if with_largest.
 template <class T, bool with_largest>
 __global__ void swiglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
-                                       Rows<const T> gate_up, int64_t width) {
-    const auto team = row_team<MaybeWithLargest<Threads, with_largest>>();
-    const T* gate = gate_up[blockIdx.x];
-    T* dgate = dgate_up[blockIdx.x];
-    swiglu_backward_row(team, dgate, dgate + width, dy[blockIdx.x], gate, gate + width, width);
+                                       Rows<const T> gate_up, int64_t rows, int64_t width) {
+    const auto team = row_team<MaybeWithLargest<Streams, with_largest>>();
+    each_row(rows, [&](int64_t row) {
+        const T* gate = gate_up[row];
+        T* dgate = dgate_up[row];
+        swiglu_backward_row(team, dgate, dgate + width, dy[row], gate, gate + width, width);
+    });
     if constexpr (with_largest) {
         raise(bits, team.largest_written().first);
         raise(bits + 1, team.largest_written().second);
@@ -152,14 +181,16 @@ void Cuda::cast(Exec& exec, Tensor out, Tensor a) {
     const Extent e = extent_of(out, a);
     if (size_of(a.dtype) == 1) {
         require(out.dtype == a.dtype, "8-bit types are not converted");
-        return launch(exec, "copy", grid_of(e), cast_kernel<uint8_t, uint8_t>,
+        const auto kernel = cast_kernel<uint8_t, uint8_t>;
+        return launch(exec, "copy", resident_rows(exec, kernel, grid_of(e)), kernel,
                       Rows<uint8_t>{static_cast<uint8_t*>(out.data), out.ld},
-                      Rows<const uint8_t>{static_cast<const uint8_t*>(a.data), a.ld}, e.width);
+                      Rows<const uint8_t>{static_cast<const uint8_t*>(a.data), a.ld}, e.rows, e.width);
     }
     dispatch(out.dtype, [&]<class O>(O) {
         dispatch(a.dtype, [&]<class T>(T) {
-            launch(exec, "cast", grid_of(e), cast_kernel<O, T>, rows_of<O>(out), rows_of<const T>(a),
-                   e.width);
+            const auto kernel = cast_kernel<O, T>;
+            launch(exec, "cast", resident_rows(exec, kernel, grid_of(e)), kernel, rows_of<O>(out),
+                   rows_of<const T>(a), e.rows, e.width);
         });
     });
 }
@@ -168,7 +199,9 @@ void Cuda::add(Exec& exec, Tensor out, Tensor a) {
     const Extent e = extent_of(out, a);
     dispatch(out.dtype, [&]<class O>(O) {
         dispatch(a.dtype, [&]<class T>(T) {
-            launch(exec, "add", grid_of(e), add_kernel<O, T>, rows_of<O>(out), rows_of<const T>(a), e.width);
+            const auto kernel = add_kernel<O, T>;
+            launch(exec, "add", resident_rows(exec, kernel, grid_of(e)), kernel, rows_of<O>(out),
+                   rows_of<const T>(a), e.rows, e.width);
         });
     });
 }
@@ -226,8 +259,10 @@ void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
             return launch(exec, "swiglu", grid_of_rounded_rows<T>(y.rows(), width), rounded_swiglu_kernel<T>,
                           RoundedRows<T>(y), rows_of<const T>(gate_up), width);
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "swiglu", grid_of({y.rows(), width}, bytes_for<with_largest>),
-                   swiglu_kernel<T, with_largest>, rows_of<T>(y), bits, rows_of<const T>(gate_up), width);
+            const auto kernel = swiglu_kernel<T, with_largest>;
+            launch(exec, "swiglu",
+                   resident_rows(exec, kernel, grid_of({y.rows(), width}, bytes_for<with_largest>)), kernel,
+                   rows_of<T>(y), bits, rows_of<const T>(gate_up), y.rows(), width);
         });
     });
 }
@@ -240,9 +275,11 @@ void Cuda::swiglu_backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_u
             "swiglu: dgate_up has two largest magnitudes");
     dispatch(dy.dtype, [&]<class T>(T) {
         with_largest_of(dgate_up, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "swiglu_backward", grid_of({dy.rows(), width}, bytes_for<with_largest>),
-                   swiglu_backward_kernel<T, with_largest>, rows_of<T>(dgate_up), bits, rows_of<const T>(dy),
-                   rows_of<const T>(gate_up), width);
+            const auto kernel = swiglu_backward_kernel<T, with_largest>;
+            launch(exec, "swiglu_backward",
+                   resident_rows(exec, kernel, grid_of({dy.rows(), width}, bytes_for<with_largest>)), kernel,
+                   rows_of<T>(dgate_up), bits, rows_of<const T>(dy), rows_of<const T>(gate_up), dy.rows(),
+                   width);
         });
     });
 }

@@ -60,6 +60,10 @@ template <int count, class T>
 __device__ bool is_aligned(const T* pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % (sizeof(T) * count) == 0;
 }
+template <class... T>
+__device__ bool are_in_pieces_of_16(const T*... pointers) {
+    return (reinterpret_cast<uintptr_t>(pointers) | ...) % 16 == 0;
+}
 template <int count, class T>
 __device__ Pack<T, count> load_pack(const T* from) {
     return *reinterpret_cast<const Pack<T, count>*>(from);
@@ -186,8 +190,11 @@ public:
         int64_t packed = 0;
         if (is_aligned<size>(first) && is_aligned<size>(second) && (is_aligned<size>(in) && ...)) {
             packed = n / size * size;
-            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
-                map_pack_two(first + j, second + j, f, load_pack<size>(in + j)...);
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size) {
+                const Two<Pack<T, size>> both = map_pack_two<T>(f, load_pack<size>(in + j)...);
+                store_pack<size>(first + j, both.first);
+                store_pack<size>(second + j, both.second);
+            }
         }
         for (int64_t j = packed + rank_; j < n; j += count_) {
             const auto values = f(load(in[j])...);
@@ -199,10 +206,7 @@ public:
     template <class C, class F, class In, class T, class... More>
     __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
         constexpr int size = whole_count<In, T, More..., C>();
-        const auto in_pieces_of_16 = [](const auto*... operands) {
-            return (reinterpret_cast<uintptr_t>(operands) | ...) % 16 == 0;
-        };
-        const int64_t packed = in_pieces_of_16(copy, in, value, more...) ? n / size * size : 0;
+        const int64_t packed = are_in_pieces_of_16(copy, in, value, more...) ? n / size * size : 0;
         for (int64_t j = rank_ * size; j < packed; j += count_ * size)
             update_pack<size>(copy ? copy + j : nullptr, f(j, std::integral_constant<int, size>()), in + j,
                               value + j, (more + j)...);
@@ -244,7 +248,6 @@ protected:
         for (int64_t j = packed + rank_; j < n; j += count_) g(load_pack<1>(in + j));
     }
 
-private:
     template <class T, int size, class F, class... In>
     __device__ static Pack<T, size> map_pack(int64_t j, F&& f, const Pack<In, size>&... in) {
         Pack<T, size> out;
@@ -253,16 +256,15 @@ private:
         return out;
     }
     template <class T, class F, int size, class... In>
-    __device__ static void map_pack_two(T* first, T* second, F&& f, const Pack<In, size>&... in) {
-        Pack<T, size> one, two;
+    __device__ static Two<Pack<T, size>> map_pack_two(F&& f, const Pack<In, size>&... in) {
+        Two<Pack<T, size>> both;
         COEUS_UNROLL
         for (int i = 0; i < size; ++i) {
             const auto values = f(load(in.values[i])...);
-            one.values[i] = store<T>(values.first);
-            two.values[i] = store<T>(values.second);
+            both.first.values[i] = store<T>(values.first);
+            both.second.values[i] = store<T>(values.second);
         }
-        store_pack<size>(first, one);
-        store_pack<size>(second, two);
+        return both;
     }
     template <int size, class C, class G, class In, class T, class... More>
     __device__ static void update_pack(C* copy, const G& g, const In* in, T* value, More*... more) {
@@ -419,12 +421,12 @@ public:
     __device__ Two<A> sum_of_exp(int64_t n, const T* in) const {
         Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
         visit_packs(
-            n, [&](const auto& pack) { sums = joined(sums, sum_of_pack<A>(pack)); }, in);
+            n, [&](const auto& pack) { sums = joined<T>(sums, sum_of_pack<A>(pack)); }, in);
         COEUS_UNROLL
         for (int distance = warp_size / 2; distance > 0; distance /= 2)
-            sums = joined(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
-                                 __shfl_xor_sync(whole_warp, sums.second, distance)});
-        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined(a, b); });
+            sums = joined<T>(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
+                                    __shfl_xor_sync(whole_warp, sums.second, distance)});
+        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined<T>(a, b); });
     }
     /// The largest value of all threads.
     template <class A>
@@ -436,10 +438,10 @@ public:
 
 private:
     /// Largest elements and sums of exp of two parts as those of the whole.
-    template <class A>
+    template <class T, class A>
     __device__ static Two<A> joined(const Two<A>& a, const Two<A>& b) {
         const A largest = b.first > a.first ? b.first : a.first;
-        return {largest, a.second * exp_of(a.first - largest) + b.second * exp_of(b.first - largest)};
+        return {largest, a.second * exp_for<T>(a.first - largest) + b.second * exp_for<T>(b.first - largest)};
     }
     template <class A, class T, int size>
     __device__ static Two<A> sum_of_pack(const Pack<T, size>& pack) {
@@ -450,7 +452,7 @@ private:
             sums.first = value > sums.first ? value : sums.first;
         }
         COEUS_UNROLL
-        for (int i = 0; i < size; ++i) sums.second += exp_of(A(load(pack.values[i])) - sums.first);
+        for (int i = 0; i < size; ++i) sums.second += exp_for<T>(A(load(pack.values[i])) - sums.first);
         return sums;
     }
     template <class A, class Join>
