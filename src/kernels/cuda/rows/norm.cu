@@ -7,19 +7,39 @@
 #include "../cuda.hpp"
 #include "../quantization/rounded.hpp"
 #include "column_sums.hpp"
+#include "kept_rows.hpp"
+
+#include <optional>
 
 namespace coeus::cuda {
 
 namespace {
 
-/// bits: the largest magnitude of y, if with_largest.
-template <class T, bool with_largest>
-__global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
-                                int64_t width, Acc<T> eps) {
-    const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
-    const int64_t row = blockIdx.x;
-    const Acc<T> r = rms_norm_row(team, y[row], x[row], weight, width, eps);
-    if (team.first()) rstd[row] = r;
+constexpr int kept_forward = 4, kept_backward = 2;      ///< packs of a row that a thread keeps
+constexpr int most_threads = 1024, kept_threads = 512;  ///< of a block in the forward and backward
+
+/// Blocks of rows that are kept, or read again.
+template <bool is_kept>
+using RowTeam = std::conditional_t<is_kept, KeepingBlock<kept_forward>, BlockTeam>;
+template <int packs, class T>
+__device__ KeptRow<T, packs> row_for(const KeepingBlock<packs>& team, const T* row, int64_t width) {
+    return team.keep(row, width);
+}
+template <class T>
+__device__ const T* row_for(const BlockTeam&, const T* row, int64_t) {
+    return row;
+}
+
+/// Blocks take rows in turn. bits: the largest magnitude of y, if with_largest.
+template <class T, bool with_largest, bool is_kept>
+__global__ void __launch_bounds__(most_threads)
+    rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight, int64_t rows,
+                    int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<RowTeam<is_kept>, with_largest> team(shared_memory());
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const Acc<T> r = rms_norm_row(team, y[row], row_for(team, x[row], width), weight, width, eps);
+        if (team.first()) rstd[row] = r;
+    }
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
@@ -34,15 +54,18 @@ __global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<con
     });
 }
 
-template <class T, bool with_largest>
-__global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
-                                  const T* weight, int64_t width, Acc<T> eps) {
-    const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
-    const int64_t row = blockIdx.x;
-    const MeanAndRstd<Acc<T>> kept = layer_norm_row(team, y[row], x[row], weight, width, eps);
-    if (team.first()) {
-        mean[row] = kept.mean;
-        rstd[row] = kept.rstd;
+template <class T, bool with_largest, bool is_kept>
+__global__ void __launch_bounds__(most_threads)
+    layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
+                      int64_t rows, int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<RowTeam<is_kept>, with_largest> team(shared_memory());
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const MeanAndRstd<Acc<T>> of_row =
+            layer_norm_row(team, y[row], row_for(team, x[row], width), weight, width, eps);
+        if (team.first()) {
+            mean[row] = of_row.mean;
+            rstd[row] = of_row.rstd;
+        }
     }
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
@@ -64,12 +87,11 @@ __global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>
 template <class T>
 __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> dy, Rows<const T> plus,
                                      Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd, const T* weight,
-                                     int64_t rows, int64_t width) {
+                                     int64_t rows, int64_t block, int64_t width) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     A* sums = reinterpret_cast<A*>(shared_memory() + BlockTeam::shared_bytes);
-    const int64_t begin = int64_t(blockIdx.x) * workspace::column_block,
-                  end = begin + workspace::column_block < rows ? begin + workspace::column_block : rows;
+    const int64_t begin = int64_t(blockIdx.x) * block, end = begin + block < rows ? begin + block : rows;
     if (partial) team.map(width, sums, [] { return A(0); });
     team.barrier();  // unaligned rows divide their columns among the threads differently
     for (int64_t i = begin; i < end; ++i) {
@@ -87,6 +109,44 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> 
             width, partial + blockIdx.x * width, [](A sum) { return sum; }, sums);
 }
 
+/// The same, with the weight, the sums and two rows of each operand in registers: the next rows are loaded
+/// before the sums over this one.
+template <class T>
+__global__ void __launch_bounds__(kept_threads)
+    kept_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> dy, Rows<const T> plus,
+                              Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd, const T* weight,
+                              int64_t rows, int64_t block, int64_t width) {
+    using A = Acc<T>;
+    using Kept = KeptRow<T, kept_backward>;
+    const KeepingBlock<kept_backward> team(shared_memory());
+    const int64_t begin = int64_t(blockIdx.x) * block, end = begin + block < rows ? begin + block : rows;
+    const Kept w = team.keep(weight, width);
+    A sums[kept_backward * pack_count<T>()] = {};
+    Kept next_dy = team.keep(dy[begin], width), next_x = team.keep(x[begin], width),
+         next_plus = team.keep(plus[begin], width);
+    for (int64_t i = begin; i < end; ++i) {
+        const Kept dyi = next_dy, xi = next_x, plusi = next_plus;
+        const A r = rstd[i], m = mean ? mean[i] : A(0);
+        if (i + 1 < end) {
+            next_dy = team.keep(dy[i + 1], width);
+            next_x = team.keep(x[i + 1], width);
+            next_plus = team.keep(plus[i + 1], width);
+        }
+        team.each(
+            width, [&](int place, A dyj, A xj) { sums[place] += dyj * (xj - m) * r; }, dyi, xi);
+        if (mean)
+            layer_norm_backward_row(team, dx[i], dyi, plusi, xi, m, r, w, width);
+        else
+            rms_norm_backward_row(team, dx[i], dyi, plusi, xi, r, w, width);
+    }
+    if (!partial) return;
+    constexpr int size = pack_count<T>();
+    team.template each_pack<T>(width, [&](int i, int64_t j) {
+        COEUS_UNROLL
+        for (int e = 0; e < size; ++e) partial[blockIdx.x * width + j + e] = sums[i * size + e];
+    });
+}
+
 void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
     require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
@@ -98,20 +158,44 @@ Grid rows_grid(int64_t rows, int64_t width) {
     return {blocks_for(rows), threads_for(width), BlockTeam::shared_bytes};
 }
 
+/// Blocks that keep rows in registers, if the operands allow it.
+template <int packs, class T>
+std::optional<Grid> grid_of_kept_rows(int64_t rows, int64_t width, int most,
+                                      std::initializer_list<Tensor> operands) {
+    constexpr int64_t of_thread = KeepingBlock<packs>::template width_of<T>(1);
+    if (width % pack_count<T>() != 0 || width > most * of_thread || !in_pieces(operands)) return std::nullopt;
+    return Grid{blocks_for(rows), threads_for(div_ceil(width, of_thread), most),
+                KeepingBlock<packs>::shared_bytes};
+}
+
+/// Calls f(is_kept, grid) for a forward.
+template <class T, class F>
+void for_forward(const Tensor& y, const Tensor& x, const Tensor& weight, F&& f) {
+    if (const auto grid =
+            grid_of_kept_rows<kept_forward, T>(x.rows(), x.cols(), most_threads, {y, x, weight}))
+        f(std::true_type(), *grid);
+    else
+        f(std::false_type(), rows_grid(x.rows(), x.cols()));
+}
+
 void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                    Tensor rstd, Tensor weight) {
     check(dx, x, weight, rstd);
     const int64_t rows = x.rows(), width = x.cols();
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
-        add_column_sums<A>(exec, dweight, rows, width, [&](A* partial, int64_t blocks) {
-            Grid grid = rows_grid(blocks, width);
-            if (partial) grid.shared_bytes += size_t(width) * sizeof(A);
-            launch(exec, "norm_backward", grid, norm_backward_kernel<T>, rows_of<T>(dx), partial,
-                   rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
+        const int64_t block = workspace::norm_block(rows);
+        const auto launch_sums = [&](A* partial, int64_t blocks) {
+            const auto kept =
+                grid_of_kept_rows<kept_backward, T>(blocks, width, kept_threads, {dx, dy, plus, x, weight});
+            Grid grid = kept ? *kept : rows_grid(blocks, width);
+            if (partial && !kept) grid.shared_bytes += size_t(width) * sizeof(A);
+            launch(exec, "norm_backward", grid, kept ? kept_norm_backward_kernel<T> : norm_backward_kernel<T>,
+                   rows_of<T>(dx), partial, rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
                    mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
-                   weight ? weight.as<const T>() : nullptr, rows, width);
-        });
+                   weight ? weight.as<const T>() : nullptr, rows, block, width);
+        };
+        add_column_sums<A>(exec, dweight, rows, width, launch_sums, block);
     });
 }
 
@@ -125,9 +209,12 @@ void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, 
                           rounded_rms_norm_kernel<T>, RoundedRows<T>(y), rstd.as<Acc<T>>(),
                           rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "rms_norm", rows_grid(x.rows(), x.cols()), rms_norm_kernel<T, with_largest>,
-                   rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), weight.as<const T>(),
-                   x.cols(), Acc<T>(eps));
+            for_forward<T>(y, x, weight, [&](auto is_kept, const Grid& grid) {
+                const auto kernel = rms_norm_kernel<T, with_largest, is_kept>;
+                launch(exec, "rms_norm", resident_rows(exec, kernel, grid), kernel, rows_of<T>(y),
+                       rstd.as<Acc<T>>(), bits, rows_of<const T>(x), weight.as<const T>(), x.rows(), x.cols(),
+                       Acc<T>(eps));
+            });
         });
     });
 }
@@ -229,9 +316,12 @@ void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, 
                           rounded_layer_norm_kernel<T>, RoundedRows<T>(y), mean.as<Acc<T>>(),
                           rstd.as<Acc<T>>(), rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "layer_norm", rows_grid(x.rows(), x.cols()), layer_norm_kernel<T, with_largest>,
-                   rows_of<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w,
-                   x.cols(), Acc<T>(eps));
+            for_forward<T>(y, x, weight, [&](auto is_kept, const Grid& grid) {
+                const auto kernel = layer_norm_kernel<T, with_largest, is_kept>;
+                launch(exec, "layer_norm", resident_rows(exec, kernel, grid), kernel, rows_of<T>(y),
+                       mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w, x.rows(), x.cols(),
+                       Acc<T>(eps));
+            });
         });
     });
 }
