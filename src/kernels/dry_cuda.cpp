@@ -178,7 +178,7 @@ struct DryCuda {
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
-        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows()));
+        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
                                    double) {
@@ -192,7 +192,7 @@ struct DryCuda {
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
-        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows()));
+        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
                           Tensor document_start, const AttentionShape& shape) {

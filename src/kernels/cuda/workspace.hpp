@@ -67,10 +67,11 @@ inline int64_t column_sums(const Tensor& gradient, int64_t rows, int64_t block =
 inline bool adds_in_two_levels(int64_t rows, int64_t block = column_block) {
     return div_ceil(rows, block) > partial_group;
 }
-/// Rows whose gradients a block of norms sums. There are at most 256 such blocks on every GPU, so that the
-/// bits depend on the sizes alone.
-inline int64_t norm_block(int64_t rows) {
-    return std::max(column_block, div_ceil(rows, int64_t(256)));
+/// Rows whose gradients a block of norms sums: so many that there are at most 256 such blocks, or more for
+/// narrow rows, on every GPU. So the bits depend on the sizes alone.
+inline int64_t norm_block(int64_t rows, int64_t width) {
+    const int64_t most = std::clamp<int64_t>((int64_t(1) << 20) / std::max<int64_t>(width, 1), 256, 1024);
+    return std::max(column_block, div_ceil(rows, most));
 }
 /// A batch's tokens and their rows, sorted by row, and the room between two passes of the sort.
 inline int64_t sorted_tokens(const Tensor& tokens) {
