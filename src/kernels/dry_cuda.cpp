@@ -63,9 +63,10 @@ void plan_scaled_experts(Exec& exec, const Tensor& d, const Tensor& a, const Ten
 }
 
 // Further kernels add the sums of blocks (column_sums.hpp), if the gradient is wanted.
-void plan_column_sums(Exec& exec, const Tensor& gradient, int64_t rows) {
-    exec.workspace.touch(cuda::workspace::column_sums(gradient, rows));
-    const int launches_of_sums = cuda::workspace::adds_in_two_levels(rows) ? 2 : 1;
+void plan_column_sums(Exec& exec, const Tensor& gradient, int64_t rows,
+                      int64_t block = cuda::workspace::column_block) {
+    exec.workspace.touch(cuda::workspace::column_sums(gradient, rows, block));
+    const int launches_of_sums = cuda::workspace::adds_in_two_levels(rows, block) ? 2 : 1;
     exec.observers.planned({.launches = 1 + (gradient ? launches_of_sums : 0)});
 }
 
@@ -179,7 +180,7 @@ struct DryCuda {
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
-        plan_column_sums(exec, dweight, x.rows());
+        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
                                    double) {
@@ -193,7 +194,7 @@ struct DryCuda {
     }
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
-        plan_column_sums(exec, dweight, x.rows());
+        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
                           Tensor document_start, const AttentionShape& shape) {

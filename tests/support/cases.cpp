@@ -480,6 +480,15 @@ std::vector<KernelCase> test_cases() {
     }
     // more rows than a GPU sums in one level
     list.push_back(rms_norm_backward_case(1100, 24, Plus::none));
+    // rows that a GPU keeps in registers in every type, and more than it sums in groups of the least size
+    list.push_back(rms_norm_case(20, 512));
+    list.push_back(layer_norm_case(20, 512, true));
+    list.push_back(layer_norm_case(20, 512, false));
+    for (Plus plus : {Plus::none, Plus::other, Plus::in_dx}) {
+        list.push_back(rms_norm_backward_case(20, 512, plus));
+        list.push_back(layer_norm_backward_case(20, 512, plus != Plus::other, plus));
+    }
+    list.push_back(rms_norm_backward_case(16500, 8, Plus::none));
     // more tokens than a GPU has threads to sort them: many of each, and few of each, most outside the part
     list.push_back(embedding_backward_case(2500, 24, 3));
     list.push_back(embedding_backward_case(1500, 8, 300, true));

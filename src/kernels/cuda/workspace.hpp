@@ -60,12 +60,18 @@ inline int64_t scaled_grouped_gemm(const Exec& exec, const Tensor& d, const Tens
 }
 
 /// Sums of a gradient, which may be absent, for each block of rows.
-inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
-    return gradient ? padded_bytes(div_ceil(rows, column_block) * gradient.count() * size_of(Dtype::f32)) : 0;
+inline int64_t column_sums(const Tensor& gradient, int64_t rows, int64_t block = column_block) {
+    return gradient ? padded_bytes(div_ceil(rows, block) * gradient.count() * size_of(Dtype::f32)) : 0;
 }
 /// Whether the blocks' sums are added in two levels.
-inline bool adds_in_two_levels(int64_t rows) {
-    return div_ceil(rows, column_block) > partial_group;
+inline bool adds_in_two_levels(int64_t rows, int64_t block = column_block) {
+    return div_ceil(rows, block) > partial_group;
+}
+/// Rows whose gradients a block of norms sums: so many that there are at most 256 such blocks, or more for
+/// narrow rows, on every GPU. So the bits depend on the sizes alone.
+inline int64_t norm_block(int64_t rows, int64_t width) {
+    const int64_t most = std::clamp<int64_t>((int64_t(1) << 20) / std::max<int64_t>(width, 1), 256, 1024);
+    return std::max(column_block, div_ceil(rows, most));
 }
 /// A batch's tokens and their rows, sorted by row, and the room between two passes of the sort.
 inline int64_t sorted_tokens(const Tensor& tokens) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties of the CUDA kernels that are checked only on the CPU (tests/stand_ins/cuda); for the others see
 // tests/gpu.
+#include "gpu/gpu.hpp"
 #include "stand_ins/cuda/block.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -73,6 +74,15 @@ TEST_CASE("CUDA kernels accept more rows than a grid has blocks in y") {
         wrong += !(element(sum, i) == 1 + up);
     }
     CHECK(wrong == 0);
+}
+
+TEST_CASE("norms of rows that one block takes in turn have the bits of those that have a block each") {
+    // a device without multiprocessors, and one with 132
+    for (const KernelCase& c : {rms_norm_case(20, 512), layer_norm_case(20, 512, true)})
+        for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+            CAPTURE(c.name, name_of(type));
+            CHECK(same_bits(run_case(c, cuda_kernels(), type, type), run_case_on(the_gpu(), c, type, type)));
+        }
 }
 
 TEST_CASE("a query that is not finite makes its output not finite, on the CPU and with CUDA") {

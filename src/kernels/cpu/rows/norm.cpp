@@ -106,7 +106,7 @@ void Cpu::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, T
         const T* w = weight ? weight.as<const T>() : nullptr;
         add_column_sums<A>(exec, dweight, x.count() / head_dim, head_dim, [&](int64_t i, A* sums) {
             const T *di = d[i], *xi = in[i];
-            const A r = rms_norm_rstd(Lane(), xi, head_dim, A(eps));
+            const A r = rms_norm_rstd<T>(Lane(), xi, head_dim, A(eps));
             if (sums) Lane().each(head_dim, [=](int64_t j) { sums[j] += load(di[j]) * load(xi[j]) * r; });
             if (w)
                 rms_norm_backward_row(Lane(), out[i], di, static_cast<const T*>(nullptr), xi, r, w, head_dim);

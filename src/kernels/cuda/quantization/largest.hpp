@@ -24,7 +24,7 @@ public:
     using Team::Team;
 
     template <class T, class F, class... In>
-    __device__ void map(int64_t n, T* out, F&& f, const In*... in) const {
+    __device__ void map(int64_t n, T* out, F&& f, const In&... in) const {
         Team::map(
             n, out, [&](auto... values) { return noted<T>(largest_.first, f(values...)); }, in...);
     }

@@ -33,18 +33,19 @@ __global__ void add_partial_kernel(A* out, const A* partial, int64_t rows, int64
     });
 }
 
-/// Calls launch_sums(partial, blocks): a launch in which block b writes the sums of its `block_rows` rows, of
+/// Calls launch_sums(partial, blocks): a launch in which block b writes the sums of its `block` rows, of
 /// `width`, to partial[b]. They are then added to `out`. Needs the workspace of workspace::column_sums. If
 /// `out` is absent, `partial` is null.
 template <class A, class Launch>
-void add_column_sums(Exec& exec, Tensor out, int64_t rows, int64_t width, Launch&& launch_sums) {
+void add_column_sums(Exec& exec, Tensor out, int64_t rows, int64_t width, Launch&& launch_sums,
+                     int64_t block = workspace::column_block) {
     const Scope scope(exec.workspace);
-    const int64_t blocks = div_ceil(rows, workspace::column_block);
+    const int64_t blocks = div_ceil(rows, block);
     A* partial = out ? exec.workspace.alloc(out.dtype, {blocks, width}).template as<A>() : nullptr;
     launch_sums(partial, blocks);
     if (!partial) return;
     const unsigned columns = blocks_for(div_ceil(width, 256));
-    const bool two_levels = workspace::adds_in_two_levels(rows);
+    const bool two_levels = workspace::adds_in_two_levels(rows, block);
     if (two_levels)
         launch(exec, "add_groups", {dim3(columns, unsigned(div_ceil(blocks, partial_group)))},
                add_groups_kernel<A>, partial, blocks, width);

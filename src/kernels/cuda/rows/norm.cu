@@ -1,25 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm, of rows or of heads, and LayerNorm. In the forward there is a block for each row, or a warp for
-// each head. In the backward there is a block for several rows, which sums their part of the weight's
-// gradient in shared memory (column_sums.hpp).
+// RMSNorm, of rows or of heads, and LayerNorm. In the forward a block has a row, or a warp has a head. In the
+// backward a block has several rows, and sums their part of the weight's gradient (column_sums.hpp). Rows
+// that are whole packs of a block's threads are kept in registers: they are read once, while the block works
+// on the rows before them. Others are read again for each sum and for the result.
 #include "../../rows/matrix.hpp"
 #include "../../rows/norm.hpp"
 #include "../cuda.hpp"
 #include "../quantization/rounded.hpp"
 #include "column_sums.hpp"
+#include "kept_rows.hpp"
+
+#include <optional>
 
 namespace coeus::cuda {
 
 namespace {
 
+/// How many packs of a row a thread keeps, for RMSNorm and for LayerNorm, which needs more registers.
+template <bool centred>
+constexpr int kept_packs = centred ? 1 : 2;
+template <bool centred>
+using NormBlock = KeepingBlock<kept_packs<centred>>;
+template <class T, bool centred>
+using NormRow = KeptRow<T, kept_packs<centred>>;
+
+/// A row, or null if the tensor is absent, whose rows are 0 elements apart.
+template <class T>
+__device__ T* row_at(const Rows<T>& rows, int64_t i) {
+    return rows.data + i * rows.ld;
+}
+
+/// Calls f(row, x of it) for the rows that a block takes in turn. The next one is loaded before f.
+template <bool centred, class T, class F>
+__device__ void each_kept_row(const NormBlock<centred>& team, Rows<const T> x, int64_t rows, F&& f) {
+    NormRow<T, centred> next = {};
+    team.keep(next, row_at(x, blockIdx.x));
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const NormRow<T, centred> kept = next;
+        const int64_t after = row + gridDim.x;
+        team.keep(next, row_at(x, after), after < rows);
+        f(row, kept);
+    }
+}
+
 /// bits: the largest magnitude of y, if with_largest.
 template <class T, bool with_largest>
 __global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
-                                int64_t width, Acc<T> eps) {
+                                int64_t, int64_t width, Acc<T> eps) {
     const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
     const int64_t row = blockIdx.x;
     const Acc<T> r = rms_norm_row(team, y[row], x[row], weight, width, eps);
     if (team.first()) rstd[row] = r;
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
+}
+
+/// The same, by blocks of NormBlock.
+template <class T, bool with_largest>
+__global__ void __launch_bounds__(NormBlock<false>::most_threads, 2)
+    kept_rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
+                         int64_t rows, int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<NormBlock<false>, with_largest> team(shared_memory());
+    NormRow<T, false> w = {};
+    team.keep(w, weight, weight != nullptr);
+    each_kept_row<false>(team, x, rows, [&](int64_t row, const auto& kept) {
+        const Acc<T> r = rms_norm_row(team, row_at(y, row), kept, w, width, eps);
+        if (team.first()) rstd[row] = r;
+    });
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
@@ -36,7 +82,7 @@ __global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<con
 
 template <class T, bool with_largest>
 __global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
-                                  const T* weight, int64_t width, Acc<T> eps) {
+                                  const T* weight, int64_t, int64_t width, Acc<T> eps) {
     const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
     const int64_t row = blockIdx.x;
     const MeanAndRstd<Acc<T>> kept = layer_norm_row(team, y[row], x[row], weight, width, eps);
@@ -44,6 +90,24 @@ __global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t
         mean[row] = kept.mean;
         rstd[row] = kept.rstd;
     }
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
+}
+
+/// As kept_rms_norm_kernel.
+template <class T, bool with_largest>
+__global__ void __launch_bounds__(NormBlock<true>::most_threads, 2)
+    kept_layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
+                           const T* weight, int64_t rows, int64_t width, Acc<T> eps) {
+    const MaybeWithLargest<NormBlock<true>, with_largest> team(shared_memory());
+    NormRow<T, true> w = {};
+    team.keep(w, weight, weight != nullptr);
+    each_kept_row<true>(team, x, rows, [&](int64_t row, const auto& kept) {
+        const MeanAndRstd<Acc<T>> of_row = layer_norm_row(team, row_at(y, row), kept, w, width, eps);
+        if (team.first()) {
+            mean[row] = of_row.mean;
+            rstd[row] = of_row.rstd;
+        }
+    });
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
@@ -65,13 +129,13 @@ __global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>
 template <class T, bool with_largest>
 __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
                                      Rows<const T> plus, Rows<const T> x, const Acc<T>* mean,
-                                     const Acc<T>* rstd, const T* weight, int64_t rows, int64_t width) {
+                                     const Acc<T>* rstd, const T* weight, int64_t rows, int64_t block,
+                                     int64_t width) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     const MaybeWithLargest<BlockTeam, with_largest> writer(shared_memory());
     A* sums = reinterpret_cast<A*>(shared_memory() + BlockTeam::shared_bytes);
-    const int64_t begin = int64_t(blockIdx.x) * workspace::column_block,
-                  end = begin + workspace::column_block < rows ? begin + workspace::column_block : rows;
+    const int64_t begin = int64_t(blockIdx.x) * block, end = begin + block < rows ? begin + block : rows;
     if (partial) team.map(width, sums, [] { return A(0); });
     team.barrier();  // unaligned rows divide their columns among the threads differently
     for (int64_t i = begin; i < end; ++i) {
@@ -90,6 +154,54 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits,
             width, partial + blockIdx.x * width, [](A sum) { return sum; }, sums);
 }
 
+/// The same, if blocks of NormBlock keep the weight, the sums and two rows of each operand: the next
+/// rows are loaded before the sums over this one. centred: LayerNorm, whose rows have a mean.
+template <class T, bool centred, bool with_largest>
+__global__ void __launch_bounds__(NormBlock<centred>::most_threads)
+    kept_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
+                              Rows<const T> plus, Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd,
+                              const T* weight, int64_t rows, int64_t block, int64_t width) {
+    using A = Acc<T>;
+    const MaybeWithLargest<NormBlock<centred>, with_largest> team(shared_memory());
+    struct {
+        NormRow<T, centred> dy, x, plus;
+        A mean, rstd;
+    } next = {};
+    const int64_t begin = int64_t(blockIdx.x) * block, end = begin + block < rows ? begin + block : rows;
+    const auto keep = [&](int64_t i) {
+        const bool is_there = i < end;
+        team.keep(next.dy, row_at(dy, i), is_there);
+        team.keep(next.x, row_at(x, i), is_there);
+        team.keep(next.plus, row_at(plus, i), is_there && plus.data);
+        if (centred && is_there) next.mean = mean[i];
+        if (is_there) next.rstd = rstd[i];
+    };
+    NormRow<T, centred> w = {};
+    team.keep(w, weight, weight != nullptr);
+    constexpr int size = pack_count<T>();
+    alignas(16) A sums[NormBlock<centred>::template width_of<T>(1)] = {};
+    keep(begin);
+    for (int64_t i = begin; i < end; ++i) {
+        const auto row = next;
+        keep(i + 1);
+        team.each([&](int place, A dyj,
+                      A xj) { sums[place] += dyj * (centred ? (xj - row.mean) * row.rstd : xj * row.rstd); },
+                  row.dy, row.x);
+        if constexpr (centred)
+            layer_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.mean, row.rstd, w,
+                                    width);
+        else
+            rms_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.rstd, w, width);
+    }
+    if constexpr (with_largest) raise(bits, team.largest_written().first);
+    if (!partial) return;
+    team.template each_pack<T>([&](int i, unsigned j) {
+        COEUS_UNROLL
+        for (int e = 0; e < size; e += 4)
+            store_pack(partial + blockIdx.x * width + j + e, load_pack<4>(sums + i * size + e));
+    });
+}
+
 void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
     require(y.rows() == x.rows() && y.cols() == x.cols(), "norm: input and output differ in shape");
     require(!weight || weight.count() == x.cols(), "norm: the weight does not have the width of the input");
@@ -101,22 +213,49 @@ Grid rows_grid(int64_t rows, int64_t width) {
     return {blocks_for(rows), threads_for(width), BlockTeam::shared_bytes};
 }
 
+/// Blocks of NormBlock for so many rows or blocks of rows, if they can keep rows of these operands.
+template <bool centred, class T>
+std::optional<Grid> grid_of_kept_rows(int64_t blocks, int64_t width, std::initializer_list<Tensor> operands) {
+    const int64_t of_warp = NormBlock<centred>::template width_of<T>(warp_size), warps = width / of_warp;
+    if (width % of_warp != 0 || warps > NormBlock<centred>::most_threads / warp_size || !in_pieces(operands))
+        return std::nullopt;
+    return Grid{blocks_for(blocks), int(warps) * warp_size, NormBlock<centred>::shared_bytes};
+}
+
+/// Launches the kernel of a forward for rows that are kept, or else the other one, which has the same
+/// parameters.
+template <bool centred, class T, class... Parameters>
+void launch_forward(Exec& exec, const char* name, std::initializer_list<Tensor> operands, int64_t rows,
+                    int64_t width, void (*for_kept)(Parameters...), void (*for_others)(Parameters...),
+                    const std::type_identity_t<Parameters>&... arguments) {
+    if (const auto grid = grid_of_kept_rows<centred, T>(rows, width, operands))
+        launch(exec, name, resident_rows(exec, for_kept, *grid), for_kept, arguments...);
+    else
+        launch(exec, name, rows_grid(rows, width), for_others, arguments...);
+}
+
+template <bool centred>
 void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                    Tensor rstd, Tensor weight) {
     check(dx, x, weight, rstd);
     const int64_t rows = x.rows(), width = x.cols();
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
-        add_column_sums<A>(exec, dweight, rows, width, [&](A* partial, int64_t blocks) {
-            Grid grid = rows_grid(blocks, width);
-            if (partial) grid.shared_bytes += size_t(width) * sizeof(A);
+        const int64_t block = workspace::norm_block(rows, width);
+        const auto launch_sums = [&](A* partial, int64_t blocks) {
+            const auto kept = grid_of_kept_rows<centred, T>(blocks, width, {dx, dy, plus, x, weight});
+            Grid grid = kept ? *kept : rows_grid(blocks, width);
+            if (partial && !kept) grid.shared_bytes += size_t(width) * sizeof(A);
             with_largest_of(dx, [&]<bool with_largest>(int32_t* bits) {
-                launch(exec, "norm_backward", grid, norm_backward_kernel<T, with_largest>, rows_of<T>(dx),
-                       partial, bits, rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
-                       mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
-                       weight ? weight.as<const T>() : nullptr, rows, width);
+                launch(exec, "norm_backward", grid,
+                       kept ? kept_norm_backward_kernel<T, centred, with_largest>
+                            : norm_backward_kernel<T, with_largest>,
+                       rows_of<T>(dx), partial, bits, rows_of<const T>(dy), rows_of<const T>(plus),
+                       rows_of<const T>(x), mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
+                       weight ? weight.as<const T>() : nullptr, rows, block, width);
             });
-        });
+        };
+        add_column_sums<A>(exec, dweight, rows, width, launch_sums, block);
     });
 }
 
@@ -130,16 +269,17 @@ void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, 
                           rounded_rms_norm_kernel<T>, RoundedRows<T>(y), rstd.as<Acc<T>>(),
                           rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "rms_norm", rows_grid(x.rows(), x.cols()), rms_norm_kernel<T, with_largest>,
-                   rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), weight.as<const T>(),
-                   x.cols(), Acc<T>(eps));
+            launch_forward<false, T>(exec, "rms_norm", {y, x, weight}, x.rows(), x.cols(),
+                                     kept_rms_norm_kernel<T, with_largest>, rms_norm_kernel<T, with_largest>,
+                                     rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
+                                     weight.as<const T>(), x.rows(), x.cols(), Acc<T>(eps));
         });
     });
 }
 
 void Cuda::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                              Tensor rstd, Tensor weight) {
-    norm_backward(exec, dx, dweight, dy, plus, x, {}, rstd, weight);
+    norm_backward<false>(exec, dx, dweight, dy, plus, x, {}, rstd, weight);
 }
 
 namespace {
@@ -175,7 +315,7 @@ __global__ void head_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<cons
     for (int64_t i = begin + warp; i < end; i += head_warps) {
         const int64_t t = i / heads, column = i % heads * width;
         const T *const d = dy[t] + column, *const in = x[t] + column;
-        const A r = rms_norm_rstd(team, in, width, eps);
+        const A r = rms_norm_rstd<T>(team, in, width, eps);
         if (partial) team.each(width, [=](int64_t j) { sums[j] += load(d[j]) * load(in[j]) * r; });
         __syncwarp();  // dx may be x: all lanes have read it
         if (weight)
@@ -234,16 +374,18 @@ void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, 
                           rounded_layer_norm_kernel<T>, RoundedRows<T>(y), mean.as<Acc<T>>(),
                           rstd.as<Acc<T>>(), rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch(exec, "layer_norm", rows_grid(x.rows(), x.cols()), layer_norm_kernel<T, with_largest>,
-                   rows_of<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w,
-                   x.cols(), Acc<T>(eps));
+            launch_forward<true, T>(exec, "layer_norm", {y, x, weight}, x.rows(), x.cols(),
+                                    kept_layer_norm_kernel<T, with_largest>,
+                                    layer_norm_kernel<T, with_largest>, rows_of<T>(y), mean.as<Acc<T>>(),
+                                    rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w, x.rows(), x.cols(),
+                                    Acc<T>(eps));
         });
     });
 }
 
 void Cuda::layer_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                Tensor mean, Tensor rstd, Tensor weight) {
-    norm_backward(exec, dx, dweight, dy, plus, x, mean, rstd, weight);
+    norm_backward<true>(exec, dx, dweight, dy, plus, x, mean, rstd, weight);
 }
 
 }  // namespace coeus::cuda

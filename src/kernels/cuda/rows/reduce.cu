@@ -5,7 +5,7 @@
 #include "../cuda.hpp"
 #include "../launch.hpp"
 #include "../workspace.hpp"
-#include "team.hpp"
+#include "streams.hpp"
 
 #include <cmath>
 
@@ -18,10 +18,15 @@ template <class T>
 __global__ void sum_kernel(double* partial, Rows<const T> rows, int64_t width, int64_t last, bool squares) {
     const BlockTeam team(shared_memory());
     const int64_t n = blockIdx.x + 1 == gridDim.x ? last : width;
-    const double total = squares ? team.sum<double>(
-                                       n, [](auto x) { return double(x) * double(x); }, rows[blockIdx.x])
-                                 : team.sum<double>(
-                                       n, [](auto x) { return double(x); }, rows[blockIdx.x]);
+    double sum = 0;
+    const Streams threads(threadIdx.x, blockDim.x);
+    if (squares)
+        threads.visit(
+            n, [&](auto x) { sum += double(x) * double(x); }, rows[blockIdx.x]);
+    else
+        threads.visit(
+            n, [&](auto x) { sum += double(x); }, rows[blockIdx.x]);
+    const double total = team.sum_of_threads(sum);
     if (team.first()) partial[blockIdx.x] = total;
 }
 

@@ -7,6 +7,7 @@
 
 #include "../../rows/team.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cuda_runtime.h>
 #include <limits>
@@ -86,23 +87,32 @@ __device__ void store_pack_at_once(T* to, const Pack<T, count>& pack) {
 #endif
 }
 
-/// Loads and stores of elements that no block uses again, by instructions of 16 bytes each: they do not
-/// displace what is in the caches. The address is a multiple of 16 bytes.
+/// Loads and stores of elements that no block uses again, by instructions of 16 bytes each, or one of 8: they
+/// do not displace what is in the caches. The address is a multiple of these bytes.
 template <int count, class T>
 __device__ Pack<T, count> load_once(const T* from) {
-    constexpr int width = int(16 / sizeof(T)), pieces = count / width;
-    static_assert(count % width == 0);
+    constexpr int width = std::min(count, int(16 / sizeof(T))), pieces = count / width;
+    static_assert(count % width == 0 && width * sizeof(T) >= 8);
     struct Pieces {
         Pack<T, width> of[pieces];
     } all;
     COEUS_UNROLL
     for (int i = 0; i < pieces; ++i) {
 #ifdef __CUDACC__
-        uint4 words;  // volatile: in the order in which they are written, before what uses them
-        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-                     : "l"(__cvta_generic_to_global(from + i * width)));
-        all.of[i] = std::bit_cast<Pack<T, width>>(words);
+        // volatile: in the order in which they are written, before what uses them
+        if constexpr (width * sizeof(T) == 16) {
+            uint4 words;
+            asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                         : "l"(__cvta_generic_to_global(from + i * width)));
+            all.of[i] = std::bit_cast<Pack<T, width>>(words);
+        } else {
+            uint2 words;
+            asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(words.x), "=r"(words.y)
+                         : "l"(__cvta_generic_to_global(from + i * width)));
+            all.of[i] = std::bit_cast<Pack<T, width>>(words);
+        }
 #else
         all.of[i] = load_pack<width>(from + i * width);
 #endif
@@ -114,15 +124,16 @@ __device__ Pack<T, count> load_once(const T* from) {
 }
 template <int count, class T>
 __device__ void store_once(T* to, const Pack<T, count>& pack) {
-    constexpr int width = int(16 / sizeof(T));
-    static_assert(count % width == 0);
+    constexpr int width = std::min(count, int(16 / sizeof(T)));
+    static_assert(count % width == 0 && width * sizeof(T) >= 8);
     COEUS_UNROLL
     for (int i = 0; i < count; i += width) {
         Pack<T, width> piece;
         COEUS_UNROLL
         for (int e = 0; e < width; ++e) piece.values[e] = pack.values[i + e];
 #ifdef __CUDACC__
-        __stcs(reinterpret_cast<uint4*>(to + i), std::bit_cast<uint4>(piece));
+        using Word = std::conditional_t<width * sizeof(T) == 16, uint4, uint2>;
+        __stcs(reinterpret_cast<Word*>(to + i), std::bit_cast<Word>(piece));
 #else
         store_pack<width>(to + i, piece);
 #endif
@@ -410,13 +421,13 @@ public:
         A total = 0;
         visit(
             n, [&](A value) { total += value; }, f, in...);
-        return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
+        return sum_of_threads(total);
     }
     template <class A, class F>
     __device__ A sum_of(int64_t n, F&& f) const {
         A total = 0;
         each(n, [&](int64_t j) { total += f(j); });
-        return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
+        return sum_of_threads(total);
     }
     /// The largest f(in[j]), or `least` if all are smaller.
     template <class A, class F, class T>
@@ -444,6 +455,11 @@ public:
             sums = joined<T>(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
                                     __shfl_xor_sync(whole_warp, sums.second, distance)});
         return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined<T>(a, b); });
+    }
+    /// The sum of the values of all threads.
+    template <class A>
+    __device__ A sum_of_threads(A value) const {
+        return over_warps(warp_sum(value), [](A a, A b) { return a + b; });
     }
     /// The largest value of all threads.
     template <class A>

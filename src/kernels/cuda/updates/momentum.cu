@@ -3,7 +3,7 @@
 #include "../cuda.hpp"
 #include "../launch.hpp"
 #include "../quantization/largest.hpp"
-#include "../rows/team.hpp"
+#include "../rows/streams.hpp"
 #include "random_bits.hpp"
 
 namespace coeus::cuda {
@@ -20,18 +20,18 @@ template <class A>
 __global__ void momentum_kernel(A* buffer, A* direction, int64_t count, MomentumOptions options,
                                 const StepScalars* scalars) {
     if (scalars->refusals != 0) return;
-    momentum_row(grid_team(), buffer, direction, count, options, A(scalars->clip));
+    momentum_row(grid_streams(), buffer, direction, count, options, A(scalars->clip));
 }
 
 template <class T>
 __global__ void normalize_kernel(T* x, int64_t count, const double* squared_norm, double smallest) {
-    normalize_row(grid_team(), x, count, *squared_norm, smallest);
+    normalize_row(grid_streams(), x, count, *squared_norm, smallest);
 }
 
 template <class T>
 __global__ void scaled_sum_kernel(T* out, Acc<T> alpha, const T* a, Acc<T> beta, const Acc<T>* b,
                                   int64_t count) {
-    scaled_sum_row(grid_team(), out, alpha, a, beta, b, count);
+    scaled_sum_row(grid_streams(), out, alpha, a, beta, b, count);
 }
 
 /// bits: as in adam_kernel.
