@@ -213,11 +213,13 @@ Grid rows_grid(int64_t rows, int64_t width) {
     return {blocks_for(rows), threads_for(width), BlockTeam::shared_bytes};
 }
 
-/// Blocks of NormBlock for so many rows or blocks of rows, if they can keep rows of these operands.
+/// Blocks of NormBlock for so many rows or blocks of rows, if they can keep these rows and the weight.
 template <bool centred, class T>
-std::optional<Grid> grid_of_kept_rows(int64_t blocks, int64_t width, std::initializer_list<Tensor> operands) {
+std::optional<Grid> grid_of_kept_rows(int64_t blocks, int64_t width, std::initializer_list<Tensor> operands,
+                                      const Tensor& weight) {
+    const bool aligned = in_pieces(operands) && reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
     const int64_t of_warp = NormBlock<centred>::template width_of<T>(warp_size), warps = width / of_warp;
-    if (width % of_warp != 0 || warps > NormBlock<centred>::most_threads / warp_size || !in_pieces(operands))
+    if (width % of_warp != 0 || warps > NormBlock<centred>::most_threads / warp_size || !aligned)
         return std::nullopt;
     return Grid{blocks_for(blocks), int(warps) * warp_size, NormBlock<centred>::shared_bytes};
 }
@@ -225,10 +227,10 @@ std::optional<Grid> grid_of_kept_rows(int64_t blocks, int64_t width, std::initia
 /// Launches the kernel of a forward for rows that are kept, or else the other one, which has the same
 /// parameters.
 template <bool centred, class T, class... Parameters>
-void launch_forward(Exec& exec, const char* name, std::initializer_list<Tensor> operands, int64_t rows,
-                    int64_t width, void (*for_kept)(Parameters...), void (*for_others)(Parameters...),
-                    const std::type_identity_t<Parameters>&... arguments) {
-    if (const auto grid = grid_of_kept_rows<centred, T>(rows, width, operands))
+void launch_forward(Exec& exec, const char* name, std::initializer_list<Tensor> operands,
+                    const Tensor& weight, int64_t rows, int64_t width, void (*for_kept)(Parameters...),
+                    void (*for_others)(Parameters...), const std::type_identity_t<Parameters>&... arguments) {
+    if (const auto grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight))
         launch(exec, name, resident_rows(exec, for_kept, *grid), for_kept, arguments...);
     else
         launch(exec, name, rows_grid(rows, width), for_others, arguments...);
@@ -243,7 +245,7 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
         using A = Acc<T>;
         const int64_t block = workspace::norm_block(rows, width);
         const auto launch_sums = [&](A* partial, int64_t blocks) {
-            const auto kept = grid_of_kept_rows<centred, T>(blocks, width, {dx, dy, plus, x, weight});
+            const auto kept = grid_of_kept_rows<centred, T>(blocks, width, {dx, dy, plus, x}, weight);
             Grid grid = kept ? *kept : rows_grid(blocks, width);
             if (partial && !kept) grid.shared_bytes += size_t(width) * sizeof(A);
             with_largest_of(dx, [&]<bool with_largest>(int32_t* bits) {
@@ -269,7 +271,7 @@ void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, 
                           rounded_rms_norm_kernel<T>, RoundedRows<T>(y), rstd.as<Acc<T>>(),
                           rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch_forward<false, T>(exec, "rms_norm", {y, x, weight}, x.rows(), x.cols(),
+            launch_forward<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
                                      kept_rms_norm_kernel<T, with_largest>, rms_norm_kernel<T, with_largest>,
                                      rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
                                      weight.as<const T>(), x.rows(), x.cols(), Acc<T>(eps));
@@ -374,7 +376,7 @@ void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, 
                           rounded_layer_norm_kernel<T>, RoundedRows<T>(y), mean.as<Acc<T>>(),
                           rstd.as<Acc<T>>(), rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch_forward<true, T>(exec, "layer_norm", {y, x, weight}, x.rows(), x.cols(),
+            launch_forward<true, T>(exec, "layer_norm", {y, x}, weight, x.rows(), x.cols(),
                                     kept_layer_norm_kernel<T, with_largest>,
                                     layer_norm_kernel<T, with_largest>, rows_of<T>(y), mean.as<Acc<T>>(),
                                     rstd.as<Acc<T>>(), bits, rows_of<const T>(x), w, x.rows(), x.cols(),
