@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/kernels/cudnn.hpp"
-#include "coeus/kernels/own_attention.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/own_attention.hpp"
 #include "coeus/kernels/product_options.hpp"
 
 namespace coeus {
