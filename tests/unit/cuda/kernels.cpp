@@ -85,6 +85,30 @@ TEST_CASE("norms of rows that one block takes in turn have the bits of those tha
         }
 }
 
+TEST_CASE("sums of a GPU are those of double, with packs and without") {
+    const auto check = [](const Tensor& a) {
+        double sum = 0, squares = 0, exact = 0, exact_squares = 0;
+        for (int64_t i = 0; i < a.count(); ++i) {
+            set_element(a, i, double(i % 13) - 5);
+            exact += element(a, i);
+            exact_squares += element(a, i) * element(a, i);
+        }
+        Exec exec;
+        exec.workspace = Arena(1 << 16, "workspace");
+        cuda_kernels().sum(exec, &sum, a);
+        cuda_kernels().sum_of_squares(exec, &squares, a);
+        CAPTURE(a.count(), name_of(a.dtype));
+        CHECK(sum == exact);  // of small integers
+        CHECK(squares == exact_squares);
+    };
+    for (const Dtype type : {Dtype::f32, Dtype::bf16, Dtype::f64})
+        for (const int64_t count : {1, 7, 100, 1003, 20011}) {
+            const OwnedTensor a(type, {count});
+            check(a);
+            if (count > 7) check(a.view.slice_rows(1, count - 1));  // off alignment
+        }
+}
+
 TEST_CASE("a query that is not finite makes its output not finite, on the CPU and with CUDA") {
     const AttentionShape s = {1, 40, 1, 1, 8, 0.3};
     for (const Kernels* kernels : {&cpu_kernels(), &cuda_kernels()})
