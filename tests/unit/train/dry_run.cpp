@@ -132,7 +132,7 @@ TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they 
     struct Planned {
         const char* deck;
         int ranks;
-        const char *mesh, *memory, *step = "";  // by the roofline: 14.5 and 14.7 s
+        const char *mesh, *memory, *step = nullptr;  // by the roofline: 14.5 and 14.7 s
     };
     for (const auto& [deck, ranks, mesh, memory, step] :
          {Planned{"deepseek_v3_16b", 8, "dp_shard 8 (experts: ep 8)", "72.4 GiB of 79.6 GiB",
@@ -148,7 +148,7 @@ TEST_CASE("dry run: decks with experts on several ranks fit the H100s that they 
         CHECK(line_with(lines, fmt::format("Mesh: {} ranks: {}", ranks, mesh)) != "");
         CHECK(line_with(lines, memory) != "");
         CHECK(line_with(lines, "does not fit") == "");
-        CHECK(line_with(lines, step) != "");
+        CHECK((!step || line_with(lines, step) != ""));
     }
 }
 
