@@ -125,7 +125,8 @@ __global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>
 }
 
 /// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null. bits: the largest
-/// magnitude of dx, if with_largest.
+/// magnitude of dx, if with_largest; the block reads it in what it has just written, so that dx is computed
+/// by the same instructions either way.
 template <class T, bool with_largest>
 __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
                                      Rows<const T> plus, Rows<const T> x, const Acc<T>* mean,
@@ -133,7 +134,7 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits,
                                      int64_t width) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
-    const MaybeWithLargest<BlockTeam, with_largest> writer(shared_memory());
+    const MaybeWithLargest<BlockTeam, with_largest> reader(shared_memory());
     A* sums = reinterpret_cast<A*>(shared_memory() + BlockTeam::shared_bytes);
     const int64_t begin = int64_t(blockIdx.x) * block, end = begin + block < rows ? begin + block : rows;
     if (partial) team.map(width, sums, [] { return A(0); });
@@ -144,11 +145,15 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits,
             team.map(
                 width, sums, [=](A sum, A dyj, A xj) { return sum + dyj * (xj - m) * r; }, sums, dy[i], x[i]);
         if (mean)
-            layer_norm_backward_row(writer, dx[i], dy[i], plus[i], x[i], m, r, weight, width);
+            layer_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], m, r, weight, width);
         else
-            rms_norm_backward_row(writer, dx[i], dy[i], plus[i], x[i], r, weight, width);
+            rms_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], r, weight, width);
+        if constexpr (with_largest) {
+            team.barrier();
+            reader.read(width, dx[i]);
+        }
     }
-    if constexpr (with_largest) raise(bits, writer.largest_written().first);
+    if constexpr (with_largest) raise(bits, reader.largest_written().first);
     if (partial)
         team.map(
             width, partial + blockIdx.x * width, [](A sum) { return sum; }, sums);
