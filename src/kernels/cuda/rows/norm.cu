@@ -167,7 +167,8 @@ __global__ void __launch_bounds__(NormBlock<centred>::most_threads)
                               Rows<const T> plus, Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd,
                               const T* weight, int64_t rows, int64_t block, int64_t width) {
     using A = Acc<T>;
-    const MaybeWithLargest<NormBlock<centred>, with_largest> team(shared_memory());
+    const NormBlock<centred> team(shared_memory());
+    int32_t largest = 0;
     struct {
         NormRow<T, centred> dy, x, plus;
         A mean, rstd;
@@ -197,8 +198,15 @@ __global__ void __launch_bounds__(NormBlock<centred>::most_threads)
                                     width);
         else
             rms_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.rstd, w, width);
+        if constexpr (with_largest)
+            team.template each_pack<T>([&](int, unsigned j) {
+                const Pack<T, size> written = load_pack<size>(row_at(dx, i) + j);
+                COEUS_UNROLL
+                for (const T& value : written.values)
+                    largest = std::max(largest, magnitude_bits(load(value)));
+            });
     }
-    if constexpr (with_largest) raise(bits, team.largest_written().first);
+    if constexpr (with_largest) raise(bits, largest);
     if (!partial) return;
     team.template each_pack<T>([&](int i, unsigned j) {
         COEUS_UNROLL
