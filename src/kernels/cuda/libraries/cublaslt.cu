@@ -146,19 +146,21 @@ void Product::set_scales(const ProductOperands& o) const {
 }
 
 std::vector<Algorithm> Product::suggestions(cublasLtHandle_t handle, int most) const {
-    std::vector<cublasLtMatmulHeuristicResult_t> results(size_t(most), cublasLtMatmulHeuristicResult_t{});
+    // a vector of them makes nvcc 13.0 fail
+    cublasLtMatmulHeuristicResult_t results[most_suggestions] = {};
+    require(most <= most_suggestions, "cuBLASLt is not asked for so many algorithms");
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle, operation_, first_, second_, addend_, result_, preference_, most, results.data(), &found);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, operation_, first_, second_, addend_,
+                                                                 result_, preference_, most, results, &found);
     // a library that lacks vectors of scales for these types may call them invalid
     const bool has_none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                           (scaling_ == Scaling::vectors && status == CUBLAS_STATUS_INVALID_VALUE);
     if (!has_none) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
     std::vector<Algorithm> algorithms;
     for (int i = 0; i < found; ++i)
-        if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS &&
-            results[size_t(i)].workspaceSize <= size_t(workspace::cublaslt))
-            algorithms.push_back(words_of(results[size_t(i)].algo));
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= size_t(workspace::cublaslt))
+            algorithms.push_back(words_of(results[i].algo));
     return algorithms;
 }
 

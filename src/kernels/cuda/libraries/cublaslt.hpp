@@ -81,6 +81,9 @@ ProductShape shape_of(const ProductOperands& operands, int sms, bool allow_tf32)
 void multiply(Exec& exec, const ProductOperands& operands);
 bool multiply_if_possible(Exec& exec, const ProductOperands& operands);
 
+/// The most algorithms that Product::suggestions() returns.
+constexpr int most_suggestions = 32;
+
 class Product {
 public:
     /// SystemError if the library does not support the product.
@@ -88,8 +91,8 @@ public:
 
     /// Where the scales are; needed before all other calls if there are any.
     void set_scales(const ProductOperands& operands) const;
-    /// At most `most` algorithms that need no more than the planned workspace, the one that the library
-    /// expects to be fastest first.
+    /// At most `most` (of most_suggestions) algorithms that need no more than the planned workspace, the one
+    /// that the library expects to be fastest first.
     std::vector<Algorithm> suggestions(cublasLtHandle_t handle, int most = 8) const;
     /// True if the algorithm can compute this product in the planned workspace.
     bool takes(cublasLtHandle_t handle, const Algorithm& algorithm) const;

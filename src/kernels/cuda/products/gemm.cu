@@ -135,9 +135,8 @@ private:
     /// Compares many algorithms at the power limit, also with the kept one, and notes what was found. Returns
     /// the one that is kept then.
     std::optional<Algorithm> choose_steady(const Call& call, const SteadySearch& search) {
-        constexpr int most_compared = 32;
         const std::string problem = call.shape.text();
-        std::vector<Algorithm> algorithms = call.product.suggestions(handle_, most_compared);
+        std::vector<Algorithm> algorithms = call.product.suggestions(handle_, most_suggestions);
         std::optional<KeptAlgorithm> kept = valid(call, cache_.find(problem));
         if (kept && !number_of(algorithms, kept->algorithm)) algorithms.push_back(kept->algorithm);
         if (algorithms.empty()) return std::nullopt;
