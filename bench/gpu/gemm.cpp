@@ -22,10 +22,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 using namespace coeus;
@@ -119,7 +121,8 @@ void measure(const Device& device, const Product& p, Dtype type) {
 void compare(const Device& device, const Product& p, double seconds, const std::string& folder) {
     Call call(device, p, Dtype::bf16, {.folder = folder, .steady = SteadySearch{.seconds = seconds}});
     const std::vector<SearchedProduct> found = searched_products(call.exec());
-    if (found.empty()) throw SystemError("gpu_gemm: no algorithm could be kept in " + folder);
+    if (found.empty())
+        throw SystemError("cuBLASLt has no algorithm for the product, or " + folder + " is not writable");
     const SearchedProduct& one = found.front();
     const auto rate = [&](double of_one) { return of_one > 0 ? p.flops() / of_one / 1e12 : 0; };
     fmt::print(
@@ -130,6 +133,34 @@ void compare(const Device& device, const Product& p, double seconds, const std::
         rate(one.best.seconds), one.best.watts, one.best.megahertz,
         100 * (one.of_short_turns.seconds / one.best.seconds - 1));
     std::fflush(stdout);
+}
+
+/// A folder that a search may keep algorithms in, which goes at the end.
+class TemporaryCache {
+public:
+    TemporaryCache() : path_((fs::temp_directory_path() / "gpu_gemm.XXXXXX").string()) {
+        if (mkdtemp(path_.data()) == nullptr) throw SystemError("cannot make the folder " + path_);
+    }
+    ~TemporaryCache() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    TemporaryCache(const TemporaryCache&) = delete;
+    TemporaryCache& operator=(const TemporaryCache&) = delete;
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+/// A whole word that is a number above 0 and at most `most`.
+double number_of(const char* name, const char* word, double most) {
+    const std::string_view text = word;
+    double value = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failed != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= most))
+        throw ConfigError("{} must be a number above 0 and at most {}, but is \"{}\"", name, most, word);
+    return value;
 }
 
 void compare_all(const Device& device, double seconds, int64_t size) {
@@ -147,13 +178,11 @@ void compare_all(const Device& device, double seconds, int64_t size) {
             add(16384, 4096, 11008);
         add(8192, 6144, 4096), add(8192, 4096, 4096), add(8192, 28672, 4096, true), add(8192, 4096, 14336);
     }
-    std::string folder = (fs::temp_directory_path() / "gpu_gemm.XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw SystemError("gpu_gemm: cannot make a folder in " + folder);
+    const TemporaryCache cache;
     fmt::print("{:<21}  {:<24} {:>3} {:>7} {:>7} {:>5} {:>5} {:>7} {:>5} {:>5} {:>6}\n",
                "rows, outputs, inputs", "TFLOP/s in short turns:", "of", "short", "steady", "W", "MHz",
                "best", "W", "MHz", "gain %");
-    for (const Product& p : products) compare(device, p, seconds, folder);
-    fs::remove_all(folder);
+    for (const Product& p : products) compare(device, p, seconds, cache.path());
 }
 
 }  // namespace
@@ -162,10 +191,8 @@ int main(int argc, char** argv) try {
     if (visible_gpus() == 0) throw SystemError(why_no_gpu());
     const auto gpu = open_gpu(0);
     if (argc > 1 && std::string_view(argv[1]) == "--steady") {
-        const double seconds = argc > 2 ? std::atof(argv[2]) : SteadySearch().seconds;
-        if (!(seconds > 0 && seconds <= 60))
-            throw ConfigError("--steady {}: give seconds, at most 60", argv[2]);
-        compare_all(*gpu, seconds, argc > 3 ? std::atoi(argv[3]) : 0);
+        const double seconds = argc > 2 ? number_of("SECONDS", argv[2], 60) : SteadySearch().seconds;
+        compare_all(*gpu, seconds, argc > 3 ? int64_t(number_of("SIZE", argv[3], 1e5)) : 0);
         return 0;
     }
     std::vector<Product> products;

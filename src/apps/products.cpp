@@ -12,7 +12,6 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/deck/command_line.hpp"
 #include "coeus/device/device.hpp"
-#include "coeus/device/gpu_monitor.hpp"
 #include "coeus/session/session.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 #include "command_line/deck_arguments.hpp"
@@ -61,27 +60,37 @@ void compute_step(Session& session) {
     if (options.validation.sequences > 0) engine.evaluate(*batches.drawn(options.validation));
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream rows(text);
+    for (std::string line; std::getline(rows, line);) lines.push_back(line);
+    return lines;
+}
+
 std::string rate_of(double operations, double seconds) {
     return seconds > 0 ? fmt::format("{:.1f}", 1e-12 * operations / seconds) : "-";
 }
 
 std::string end_text(const SearchedProduct& product) {
-    const double ratio = product.best.seconds > 0 ? product.used.seconds / product.best.seconds : 1;
+    const double longer = product.kept_before && product.best.seconds > 0
+                              ? product.kept_before->seconds / product.best.seconds - 1
+                              : 0;
     switch (product.end) {
         case SearchedProduct::End::kept: return "kept";
-        case SearchedProduct::End::replaced: return "replaced";
+        case SearchedProduct::End::replaced:
+            return fmt::format("replaced, took {:.1f} % longer", 100 * longer);
         case SearchedProduct::End::had_been_kept:
-            return ratio > 1 ? fmt::format("kept before, takes {:.1f} % longer", 100 * (ratio - 1))
-                             : "kept before";
+            return longer > 0 ? fmt::format("kept before, takes {:.1f} % longer", 100 * longer)
+                              : "kept before";
         case SearchedProduct::End::cannot_be_kept: return "could not be kept";
+        case SearchedProduct::End::not_kept: return "not kept";
     }
     return "";
 }
 
-// What comes last names the product.
 std::string line_of(const SearchedProduct& product) {
     const auto number = [](double value) { return value > 0 ? fmt::format("{:.0f}", value) : "-"; };
-    return fmt::format("{:>11} {:>11} {:>7} {:>5} {:>5} {:>3}  {:<34}  {}",
+    return fmt::format("{:>11} {:>11} {:>7} {:>5} {:>5} {:>3}  {:<34}  {}\n",
                        rate_of(product.operations, product.shortest_turn),
                        rate_of(product.operations, product.of_short_turns.seconds),
                        rate_of(product.operations, product.best.seconds), number(product.best.watts),
@@ -89,17 +98,25 @@ std::string line_of(const SearchedProduct& product) {
                        product.problem);
 }
 
-// Each product once, as the first rank that has it found it. Collective.
-std::vector<std::string> lines_of_all(const Communicator& world, const std::vector<SearchedProduct>& own) {
-    std::string text;
-    for (const SearchedProduct& product : own) text += line_of(product) + "\n";
-    std::vector<std::string> lines;
-    std::set<std::string> seen;
-    for (const std::string& of_rank : gather_texts(world, text)) {
-        std::istringstream rows(of_rank);
-        for (std::string line; std::getline(rows, line);)
-            if (seen.insert(line.substr(line.rfind(' ') + 1)).second) lines.push_back(line);
+// Keeps each product as the first rank that has it found it, and returns a line for each. Collective.
+std::vector<std::string> keep(const Communicator& world, Exec& exec) {
+    std::string problems;
+    for (const SearchedProduct& product : searched_products(exec)) problems += product.problem + "\n";
+    std::set<std::string> of_earlier_ranks;
+    const std::vector<std::string> of_all = gather_texts(world, problems);
+    for (int rank = 0; rank < world.rank(); ++rank) {
+        const std::vector<std::string> lines = lines_of(of_all[size_t(rank)]);
+        of_earlier_ranks.insert(lines.begin(), lines.end());
     }
+    std::string text;
+    together(world, [&] {
+        for (const SearchedProduct& product : searched_products(exec))
+            if (!of_earlier_ranks.contains(product.problem))
+                text += line_of(keep_searched(exec, product.problem));
+    });
+    std::vector<std::string> lines;
+    for (const std::string& of_rank : gather_texts(world, text))
+        std::ranges::move(lines_of(of_rank), std::back_inserter(lines));
     return lines;
 }
 
@@ -131,13 +148,16 @@ void require_place(const Config& config, const Rank& rank) {
             folder, failed ? ": " + failed.message() : "");
 }
 
-// Before this process uses the GPU.
-void warn_if_busy(const Rank& rank) {
-    const std::optional<GpuMonitor> monitor = GpuMonitor::of_bus_id(rank.device().bus_id());
-    const std::string others = monitor ? use_by_others(monitor->sample()) : "";
-    if (!others.empty())
-        log::warn("Another process uses GPU {}: {}. The times below are not those of a GPU that one run has",
-                  rank.device().bus_id(), others);
+// Only on rank 0. The first warnings are of other processes that hold a GPU's memory: times are not steady
+// beside them.
+void describe(const CommandLine& command_line, const Session& session) {
+    for (const std::string& line : command_line.notices) log::info("{}", line);
+    for (const std::string& line : session.device_lines()) log::info("{}", line);
+    const RankDevice& choice = session.rank().choice();
+    for (const std::vector<std::string>& warnings : {choice.warnings(), choice.transport().warnings})
+        for (const std::string& line : warnings) log::warn("{}", line);
+    for (const Finding& finding : session.findings())
+        if (finding.is_warning()) log::warn("{}", finding.line());
 }
 
 void search(const CommandLine& command_line, const MpiRuntime& mpi, Watchdog& watchdog, StartUp& start_up,
@@ -146,23 +166,29 @@ void search(const CommandLine& command_line, const MpiRuntime& mpi, Watchdog& wa
     Rank rank(config, mpi, start_up);
     together(rank.world(), [&] { require_place(config, rank); });
     watchdog.set_gpu(rank.device().bus_id());
-    warn_if_busy(rank);
     Session session(config, rank, start_up);
     const Session::Ending ending(session);
+    if (rank.is_first()) describe(command_line, session);
     session.require_fits();
     session.take_memory(watchdog.nccl(), options);
     if (rank.is_first())
-        log::info("Searching on {} with turns of {:.3g} s; what is found is kept at once",
-                  rank.device().name(), options.seconds);
+        log::info("Searching on {} with turns of {:.3g} s", rank.device().name(), options.seconds);
     compute_step(session);
-    const std::vector<std::string> lines =
-        lines_of_all(rank.world(), searched_products(session.engine().exec()));
+    const std::vector<std::string> lines = keep(rank.world(), session.engine().exec());
     if (!rank.is_first()) return;
     fmt::print("{:>11} {:>11} {:>7} {:>5} {:>5} {:>3}  {:<34}  {}\n", "short turns", "its steady", "steady",
                "W", "MHz", "of", "", "product; rates in TFLOP/s");
     for (const std::string& line : lines) fmt::print("{}\n", line);
     fmt::print("{} product{}, in {}; `coeus info --products` shows what is kept\n", lines.size(),
                lines.size() == 1 ? "" : "s", user_cache("products"));
+}
+
+// Ranks wait for others that search: the turns of one product are 11 of options.seconds, and a stage has
+// fewer products than this.
+Config::Comm with_time_to_search(Config::Comm comm, const SteadySearch& options) {
+    constexpr double most_products = 100, turns = 11;
+    comm.init_timeout_seconds += int64_t(most_products * turns * options.seconds);
+    return comm;
 }
 
 }  // namespace
@@ -180,15 +206,16 @@ int products(const Arguments& arguments) {
     const SteadySearch options = {.seconds = flags.number("seconds", 1e-6, 60),
                                   .replaces = flags.given("replace")};
     Arguments of_run = flags.words();
-    of_run.emplace_back("--dry_run");  // the deck's data need not be there
     std::ranges::copy(split_arguments.deck, std::back_inserter(of_run));
 
     StartUp start_up;
     const MpiRuntime mpi(nullptr, nullptr);
     log::init({.rank = mpi.world_rank()});
-    const CommandLine command_line = parse_command_line(of_run, Communicator::world("deck"));
+    DeckRules rules = deck_rules();
+    rules.needs_data = false;
+    const CommandLine command_line = parse_by_rules(of_run, rules, Communicator::world("deck"));
     mpi.require_all_tasks();
-    Watchdog watchdog(command_line.config.comm, mpi);
+    Watchdog watchdog(with_time_to_search(command_line.config.comm, options), mpi);
     watchdog.guard([&] { search(command_line, mpi, watchdog, start_up, options); });
     return 0;
 }

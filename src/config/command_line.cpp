@@ -486,9 +486,11 @@ CommandLine parse_by_rules(const std::vector<std::string>& arguments, const Deck
     result.refusals = not_implemented(config, rules);
     for (const std::string& line : refused_in(settings)) result.refusals.push_back(line);
     if (const std::string line = missing_data(config); !line.empty()) result.absent.push_back(line);
-    if (!result.dry_run)
-        for (const Words& lines : {result.refusals, result.absent})
-            for (const std::string& line : lines) errors.note(line);
+    if (!result.dry_run) {
+        for (const std::string& line : result.refusals) errors.note(line);
+        if (rules.needs_data)
+            for (const std::string& line : result.absent) errors.note(line);
+    }
     errors.require_none();
     for (std::string& line : result.refusals) line += " (a real run refuses this)";
     for (std::string& line : result.absent) line += " (a run needs it)";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/device/gpu_monitor.hpp"
 
-#include "coeus/base/text.hpp"
-
 #include <dlfcn.h>
 #include <utility>
 
@@ -47,7 +45,7 @@ struct GpuMonitor::Library {
     int (*memory_info)(void*, Memory*);
     int (*power_usage)(void*, unsigned*);
     int (*power_limit)(void*, unsigned*);
-    int (*energy)(void*, unsigned long long*);
+    int (*energy)(void*, unsigned long long*);  // null: the driver is too old
     int (*clock)(void*, int, unsigned*);
     int (*temperature)(void*, int, unsigned*);
     int (*utilisation)(void*, Utilisation*);
@@ -63,12 +61,12 @@ struct GpuMonitor::Library {
         find(memory_info, "nvmlDeviceGetMemoryInfo");
         find(power_usage, "nvmlDeviceGetPowerUsage");
         find(power_limit, "nvmlDeviceGetEnforcedPowerLimit");
-        find(energy, "nvmlDeviceGetTotalEnergyConsumption");
         find(clock, "nvmlDeviceGetClockInfo");
         find(temperature, "nvmlDeviceGetTemperature");
         find(utilisation, "nvmlDeviceGetUtilizationRates");
         find(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
         running_ = whole_ && init() == success;
+        find(energy, "nvmlDeviceGetTotalEnergyConsumption");
     }
     ~Library() {
         if (running_) shutdown();
@@ -129,7 +127,8 @@ GpuSample GpuMonitor::sample() const {
     constexpr double thousandth = 1e-3;
     if (library_->power_usage(gpu_, &value) == success) s.power = thousandth * value;
     if (library_->power_limit(gpu_, &value) == success) s.power_limit = thousandth * value;
-    if (unsigned long long spent = 0; library_->energy(gpu_, &spent) == success)
+    if (unsigned long long spent = 0;
+        library_->energy != nullptr && library_->energy(gpu_, &spent) == success)
         s.energy = thousandth * double(spent);
     if (library_->clock(gpu_, sm_clock, &value) == success) s.sm_clock = int(value);
     if (library_->clock(gpu_, memory_clock, &value) == success) s.memory_clock = int(value);
@@ -146,16 +145,6 @@ std::string throttle_text(uint64_t throttle_reasons) {
     for (const auto& [bit, name] : reasons)
         if (throttle_reasons & bit) text += (text.empty() ? "" : ", ") + std::string(name);
     return text;
-}
-
-std::string use_by_others(const GpuSample& sample) {
-    // a driver alone has a few hundred MiB
-    constexpr uint64_t of_driver = uint64_t(1) << 30;
-    const bool is_busy = sample.utilisation.value_or(0) > 0,
-               holds = sample.memory_used.value_or(0) > of_driver;
-    if (!is_busy && !holds) return "";
-    return fmt::format("{} % busy, {} in use", sample.utilisation.value_or(0),
-                       bytes_text(double(sample.memory_used.value_or(0))));
 }
 
 }  // namespace coeus

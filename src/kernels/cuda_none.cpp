@@ -16,6 +16,10 @@ std::vector<SearchedProduct> searched_products(Exec&) {
     return {};
 }
 
+SearchedProduct keep_searched(Exec&, const std::string&) {
+    throw LogicError("there are no products of a GPU in this program");
+}
+
 std::string use_cudnn(Exec&) {
     throw ConfigError("this program was built without CUDA (make cuda builds one with it)");
 }

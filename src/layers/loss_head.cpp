@@ -127,8 +127,8 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Scope temps(c.temp);
         const RecipeForms& forms = projection_.forms();
         const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx), w = projection_.for_forward(c);
-        const Operand w_of_dgrad =
-            forms.w_of_dgrad == forms.w ? Operand(w) : projection_.for_input_gradient(c);
+        const bool has_both = forms.w_of_dgrad == forms.w && !projection_.keeps_operands();
+        const Operand w_of_dgrad = has_both ? Operand(w) : projection_.for_input_gradient(c);
         const bool trains = projection_.is_trained(), needs_other_x = trains && forms.x_of_wgrad != forms.x;
         const Tokens inputs(c, all, needs_other_x ? forms.x_of_wgrad : Form{});
         const Division by = Division::columns_of_tokens(c);

@@ -145,8 +145,8 @@ void Session::require_fits() const {
                     ranks == 1
                         ? ""
                         : fmt::format(
-                              "The {} ranks that share this GPU need {} together, of which {} are "
-                              "free: start fewer ranks on it. ",
+                              "The {} ranks that share this GPU need {} together, and {} are free: start "
+                              "fewer ranks on it. ",
                               ranks, bytes_text(double(of_gpu.planned)), bytes_text(double(of_gpu.free)));
                 return together + memory_advice(model_, engine_.options(), share, host_limit,
                                                 [&](const Alternative& advice) {

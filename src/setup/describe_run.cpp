@@ -98,7 +98,7 @@ std::string divided_experts_text(const MeshShape& mesh, const Engine& engine) {
             ? "; a step with more of them is computed twice"
             : fmt::format("; more of them come in rounds of {}", with_commas(rows.later));
     return fmt::format(
-        "Experts: each of {} ranks has {} of {}, and room for {} rows of tokens at a time{} "
+        "Experts: each of {} ranks has {} of {}, and room for {} choices of tokens at a time{} "
         "(model.non_blocking_capacity_factor = {})",
         mesh.ep, own, experts.all, with_commas(rows.first), more, options.exchanges.expert_capacity);
 }

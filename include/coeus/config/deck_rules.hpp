@@ -27,6 +27,7 @@ struct DeckRules {
     /// ConfigError if [optimizer] or one of its groups is not valid.
     std::function<void(const OptimizerOptions& options, const std::vector<ParamGroupOptions>& groups)>
         check_optimizer;
+    bool needs_data = true;  ///< it is an error if this host does not have the data that the deck names
 };
 
 }  // namespace coeus

@@ -27,10 +27,6 @@ struct GpuSample {
 /// (hardware)", ... Empty if nothing limits them, and for an idle GPU.
 std::string throttle_text(uint64_t throttle_reasons);
 
-/// What other processes do on a GPU that this process has not used yet: "98 % busy, 30 GiB in use"; empty if
-/// they leave it alone.
-std::string use_by_others(const GpuSample& sample);
-
 class GpuMonitor {
 public:
     /// Opens the monitor of a GPU. Nothing if the library or the GPU is missing, or if the driver does not

@@ -41,7 +41,8 @@ struct ProductOptions {
     /// A kept algorithm is used without a search. If it is timed again and takes 5 % longer than the first
     /// suggestion, a warning says so; it is used nevertheless.
     Recheck recheck = Recheck::none;
-    std::optional<SteadySearch> steady = {};  ///< search so at the first use of each shape, also of kept ones
+    /// Search so at the first use of each shape, also of kept ones. Nothing is kept before keep_searched().
+    std::optional<SteadySearch> steady = {};
     int sm_margin = 0;        ///< multiprocessors that products leave free; fewer than the GPU has
     bool allow_tf32 = false;  ///< operands in float32 are rounded to TF32, for tensor cores
     /// Computes products of experts' rows; wgmma and tma also compute those with few rows for each group,
@@ -62,17 +63,19 @@ struct SteadySpeed {
 
 /// What a steady search found for a product.
 struct SearchedProduct {
-    enum class End : uint8_t { kept, replaced, had_been_kept, cannot_be_kept };
+    enum class End : uint8_t { kept, replaced, had_been_kept, cannot_be_kept, not_kept };
     std::string problem;         ///< as `coeus info --products` names it
     double operations = 0;       ///< floating-point operations of one product
     int algorithms = 0;          ///< how many were compared
     double shortest_turn = 0;    ///< seconds of one product of the algorithm that is fastest in short turns
     SteadySpeed of_short_turns;  ///< the same algorithm's
     SteadySpeed best;
-    SteadySpeed used;  ///< of the algorithm that is kept now
-    End end = End::kept;
+    std::optional<SteadySpeed> kept_before;  ///< of the algorithm that was kept before the search
+    End end = End::not_kept;
 };
 /// Those of this Exec so far, in the order of their first use. Empty without ProductOptions::steady.
 std::vector<SearchedProduct> searched_products(Exec& exec);
+/// Keeps what the search found for this problem. LogicError if the Exec has not searched for it.
+SearchedProduct keep_searched(Exec& exec, const std::string& problem);
 
 }  // namespace coeus

@@ -41,7 +41,6 @@ class ExpertProducts {
 public:
     ExpertProducts(const ExpertWeights& weights, const Gate& gate) : weights_(weights), gate_(gate) {}
 
-    int64_t first_expert() const { return weights_.first; }
     int64_t experts() const { return weights_.count; }
     /// Columns of gate_up, 2F/P.
     int64_t width() const { return weights_.w13->w.rows() / weights_.count; }

@@ -130,7 +130,7 @@ public:
 
 private:
     Arena memory_, host_memory_;
-    Operand copy_of(Ctx& c, const Operand& lent, int64_t matrices);
+    Operand copy_of(Ctx& c, const Operand& operand, int64_t matrices);
     static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
 
     std::vector<Kept> kept_, on_host_;

@@ -35,6 +35,9 @@ public:
     Storage::KeptOperands room_for_operands(const Ctx& c, Arena& memory) const;
     void write_operands(Ctx& c, const Storage::KeptOperands& to) const;
 
+    /// True if its operands in 8 bits are kept from update to update.
+    bool keeps_operands() const { return kept() != nullptr; }
+
 private:
     const Storage::KeptOperands* kept() const {
         return storage_->kept_operands.empty() ? nullptr

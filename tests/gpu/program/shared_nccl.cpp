@@ -56,7 +56,7 @@ TEST_CASE("GPU: ranks that share a GPU are refused if they plan more memory than
                                Contains("ranks 0 and 1 share GPU ") &&
                                Contains("this is for tests, and slow"));
     CHECK_THAT(run.output, Contains("the run needs ") && Contains("The 2 ranks that share this GPU need ") &&
-                               Contains(" together, of which 4.00 GiB are free: start fewer ranks on it. "));
+                               Contains(" together, and 4.00 GiB are free: start fewer ranks on it. "));
 }
 
 TEST_CASE("shared NCCL: a killed rank ends the others", "[.][nccl-shared]") {

@@ -232,30 +232,34 @@ TEST_CASE(
         cuda_kernels().gemm(exec, d, a.view, b.view, {});
         const std::vector<SearchedProduct> found = searched_products(exec);
         REQUIRE(found.size() == 1);
-        CHECK(found[0].problem == kept_in(folder.path()).problem);
         CHECK(found[0].operations == 2.0 * m * n * k);
         CHECK(found[0].algorithms == 3);
         CHECK(found[0].shortest_turn == Approx(found[0].of_short_turns.seconds));
         CHECK(found[0].best.watts == 0);  // there is no driver to ask
-        return found[0];
+        CHECK(found[0].end == SearchedProduct::End::not_kept);
+        CHECK_THROWS_WITH(keep_searched(exec, "1x2x3"), Catch::Contains("was not searched for"));
+        SearchedProduct kept = keep_searched(exec, found[0].problem);
+        CHECK(kept.problem == kept_in(folder.path()).problem);
+        return kept;
     };
     using End = SearchedProduct::End;
     const SearchedProduct first = search({5, 3, 4}, false);
     CHECK(first.end == End::kept);
     CHECK(first.best.seconds == Approx(3e-6));
-    CHECK(first.used.seconds == Approx(3e-6));
+    CHECK_FALSE(first.kept_before);
     CHECK(number_of(kept_in(folder.path())) == 1);
     CHECK(kept_in(folder.path()).timing->steady.has_value());
     // the kept one stays, with its new time
     const SearchedProduct again = search({2, 6, 4}, false);
     CHECK(again.end == End::had_been_kept);
     CHECK(again.best.seconds == Approx(2e-6));
-    CHECK(again.used.seconds == Approx(6e-6));
+    REQUIRE(again.kept_before);
+    CHECK(again.kept_before->seconds == Approx(6e-6));
     CHECK(number_of(kept_in(folder.path())) == 1);
     CHECK(kept_in(folder.path()).timing->seconds == Approx(6e-6));
     const SearchedProduct replaced = search({2, 6, 4}, true);
     CHECK(replaced.end == End::replaced);
-    CHECK(replaced.used.seconds == Approx(2e-6));
+    CHECK(replaced.best.seconds == Approx(2e-6));
     CHECK(number_of(kept_in(folder.path())) == 0);
     CHECK(search({2, 6, 4}, true).end == End::had_been_kept);
     // a run takes it without a search

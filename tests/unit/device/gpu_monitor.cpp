@@ -127,13 +127,3 @@ TEST_CASE("GPU monitor: GPUs that the driver hides from this process") {
     CHECK(GpuMonitor::hidden({bus, other}, test::paths::nvml()).empty());
     CHECK(GpuMonitor::hidden({bus, other}, "/absent/libnvidia-ml.so.1").empty());
 }
-
-TEST_CASE("a GPU that others use is told from one that only its driver uses") {
-    CHECK(use_by_others({}).empty());
-    CHECK(use_by_others({.memory_used = uint64_t(600) << 20, .utilisation = 0}).empty());
-    CHECK(use_by_others({.memory_used = uint64_t(30) << 30, .utilisation = 98}) ==
-          "98 % busy, 30.0 GiB in use");
-    CHECK(use_by_others({.memory_used = uint64_t(30) << 30}) == "0 % busy, 30.0 GiB in use");
-    CHECK(use_by_others({.memory_used = uint64_t(600) << 20, .utilisation = 3}) ==
-          "3 % busy, 600 MiB in use");
-}

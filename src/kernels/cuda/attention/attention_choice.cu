@@ -13,7 +13,7 @@ namespace {
 // Why the kernels cannot run on this Hopper; "" if they can. The program has all of its code for sm_90a or
 // none.
 std::string why_not(const Device& gpu) {
-    if (const std::string reason = why_no_wgmma(gpu); !reason.empty()) return reason;
+    if (std::string reason = why_no_wgmma(gpu); !reason.empty()) return reason;
     return has_tensor_maps() ? "" : "this driver does not describe matrices for TMA";
 }
 

@@ -182,8 +182,12 @@ std::optional<KeptAlgorithm> AlgorithmCache::keep(const KeptAlgorithm& found) {
 }
 
 bool AlgorithmCache::replace(const KeptAlgorithm& found) {
-    rejected_ = found.problem;
-    return keep(found).has_value();
+    const std::string temporary = keeps() ? write_temporary(found.text()) : "";
+    if (temporary.empty()) return false;
+    const bool is_kept = rename(temporary.c_str(), path_of(found.problem).c_str()) == 0;
+    if (!is_kept) unlink(temporary.c_str());
+    if (is_kept && found.timing) renew(found);
+    return is_kept;
 }
 
 void AlgorithmCache::renew(const KeptAlgorithm& kept) const {

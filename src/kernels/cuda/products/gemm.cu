@@ -12,10 +12,13 @@
 #include "saved_matrix.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <ctime>
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace coeus::cuda {
@@ -52,6 +55,22 @@ public:
     }
 
     const std::vector<SearchedProduct>& searched() const { return searched_; }
+    SearchedProduct keep(const std::string& problem) {
+        const auto at = std::ranges::find(searched_, problem, &SearchedProduct::problem);
+        require(at != searched_.end(), "a product that was not searched for cannot be kept");
+        const KeptAlgorithm best = with_timing(problem, best_[size_t(at - searched_.begin())], at->best);
+        const std::optional<KeptAlgorithm> kept = cache_.find(problem);
+        using End = SearchedProduct::End;
+        if (!kept) {
+            at->end = cache_.keep(best) ? End::kept : End::cannot_be_kept;
+        } else if (steady_->replaces && kept->algorithm != best.algorithm) {
+            at->end = cache_.replace(best) ? End::replaced : End::cannot_be_kept;
+        } else {
+            at->end = End::had_been_kept;
+            if (at->kept_before) cache_.renew(with_timing(problem, kept->algorithm, *at->kept_before));
+        }
+        return *at;
+    }
 
     ProductShape shape(const ProductOperands& operands) const {
         return shape_of(operands, sms_, allow_tf32_);
@@ -133,48 +152,34 @@ private:
     }
 
     /// Compares many algorithms at the power limit, also with the kept one, and notes what was found. Returns
-    /// the one that is kept then.
+    /// the kept one or, if there is none, the best.
     std::optional<Algorithm> choose_steady(const Call& call, const SteadySearch& search) {
         const std::string problem = call.shape.text();
         std::vector<Algorithm> algorithms = call.product.suggestions(handle_, most_suggestions);
-        std::optional<KeptAlgorithm> kept = valid(call, cache_.find(problem));
+        const std::optional<KeptAlgorithm> kept = valid(call, cache_.find(problem));
         if (kept && !number_of(algorithms, kept->algorithm)) algorithms.push_back(kept->algorithm);
         if (algorithms.empty()) return std::nullopt;
-        std::vector<SteadySpeed> speeds(algorithms.size());
         const int had = kept ? *number_of(algorithms, kept->algorithm) : -1;
+        std::vector<SteadySpeed> speeds(algorithms.size());
         const Steadiest found = steadiest_of(call, algorithms, had, search.seconds, speeds);
         if (!(found.shortest_turn < infinity)) return kept ? kept->algorithm : algorithms.front();
-
-        const auto found_of = [&](int i) {
-            const SteadySpeed& speed = speeds[size_t(i)];
-            const Timing::Steady steady = {int(speed.watts + 0.5), speed.megahertz};
-            return KeptAlgorithm{problem, algorithms[size_t(i)],
-                                 Timing::now(speed.seconds, cuda_versions().driver, steady)};
-        };
-        using End = SearchedProduct::End;
-        End end = kept ? End::had_been_kept : End::kept;
-        if (!kept) {
-            kept = valid(call, cache_.keep(found_of(found.number)));
-            // another process was faster with another algorithm
-            if (kept && kept->algorithm != algorithms[size_t(found.number)]) end = End::had_been_kept;
-        } else if (search.replaces && had != found.number) {
-            kept.reset();
-            if (cache_.replace(found_of(found.number))) kept = found_of(found.number);
-            end = End::replaced;
-        } else {
-            cache_.renew(found_of(had));
-        }
-        if (!kept) end = End::cannot_be_kept;
-        const std::optional<int> used = kept ? number_of(algorithms, kept->algorithm) : 0;
         searched_.push_back({.problem = problem,
                              .operations = operations_of(problem).value_or(0),
                              .algorithms = int(algorithms.size()),
                              .shortest_turn = found.shortest_turn,
                              .of_short_turns = speeds[size_t(found.of_short_turns)],
-                             .best = speeds[size_t(found.number)],
-                             .used = used ? speeds[size_t(*used)] : SteadySpeed(),
-                             .end = end});
-        return kept ? kept->algorithm : algorithms.front();
+                             .best = speeds[size_t(found.number)]});
+        best_.push_back(algorithms[size_t(found.number)]);
+        if (!kept) return best_.back();
+        searched_.back().kept_before = speeds[size_t(had)];
+        return kept->algorithm;
+    }
+
+    /// What is written about an algorithm after a steady search.
+    static KeptAlgorithm with_timing(const std::string& problem, const Algorithm& algorithm,
+                                     const SteadySpeed& speed) {
+        const Timing::Steady steady = {int(std::lround(speed.watts)), speed.megahertz};
+        return {problem, algorithm, Timing::now(speed.seconds, cuda_versions().driver, steady)};
     }
 
     static std::optional<int> number_of(const std::vector<Algorithm>& algorithms, const Algorithm& one) {
@@ -186,22 +191,34 @@ private:
     Steadiest steadiest_of(const Call& call, const std::vector<Algorithm>& algorithms, int kept,
                            double turn_seconds, std::vector<SteadySpeed>& speeds) const {
         const auto energy = [&] { return monitor_ ? monitor_->sample().energy : std::nullopt; };
-        const auto mean = [&](int i, int runs) {
-            SteadySpeed& speed = speeds[size_t(i)];
+        std::vector<double> expected(algorithms.size()), joules(algorithms.size()), spent(algorithms.size());
+        const auto mean = [&](int number, int runs) {
+            const auto i = size_t(number);
             const std::optional<double> before = energy();
-            const double seconds = seconds_of(call, algorithms[size_t(i)], runs, [&] {
-                if (monitor_) speed.megahertz = monitor_->sample().sm_clock.value_or(0);
+            const double seconds = seconds_of(call, algorithms[i], runs, [&] {
+                if (!monitor_) return;
+                // the clock falls at the beginning of a turn
+                constexpr double late = 0.75;
+                std::this_thread::sleep_for(std::chrono::duration<double>(late * runs * expected[i]));
+                speeds[i].megahertz = monitor_->sample().sm_clock.value_or(0);
             });
             const std::optional<double> after = energy();
-            if (before && after) speed.watts = (*after - *before) / (seconds * runs);
+            if (before && after) {
+                joules[i] += *after - *before;
+                spent[i] += seconds * runs;
+            }
             return seconds;
         };
         const auto compare = [&](int candidates, FunctionRef<double(int)> seconds) {
-            return steadiest(candidates, kept, turn_seconds, seconds, mean);
+            const auto in_short_turn = [&](int i) { return expected[size_t(i)] = seconds(i); };
+            return steadiest(candidates, kept, turn_seconds, in_short_turn, mean);
         };
-        const Steadiest found = timed<Steadiest>(call, algorithms, compare);
-        for (size_t i = 0; i < speeds.size(); ++i)
-            if (found.means[i] < infinity) speeds[i].seconds = found.means[i];
+        Steadiest found = timed<Steadiest>(call, algorithms, compare);
+        for (size_t i = 0; i < speeds.size(); ++i) {
+            if (!(found.means[i] < infinity)) continue;
+            speeds[i].seconds = found.means[i];
+            if (spent[i] > 0) speeds[i].watts = joules[i] / spent[i];
+        }
         return found;
     }
 
@@ -240,6 +257,7 @@ private:
     std::optional<SteadySearch> steady_;
     std::optional<GpuMonitor> monitor_;  ///< only for steady searches
     std::vector<SearchedProduct> searched_;
+    std::vector<Algorithm> best_;  ///< of searched_
     int sms_;
     bool allow_tf32_;
     CublasHandle handle_;
@@ -292,6 +310,10 @@ namespace coeus {
 std::vector<SearchedProduct> searched_products(Exec& exec) {
     if (exec.device->is_host()) return {};
     return cuda::products_of(exec).searched();
+}
+
+SearchedProduct keep_searched(Exec& exec, const std::string& problem) {
+    return cuda::products_of(exec).keep(problem);
 }
 
 void set_product_options(Exec& exec, const ProductOptions& options) {

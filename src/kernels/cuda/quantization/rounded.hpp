@@ -46,12 +46,13 @@ struct RoundedRows {
                 "a row that is rounded while it is written is too long");
     }
 
-    /// f(team, row) computes a row, which it writes only by the team's map().
-    template <class F>
+    /// f(team, row) computes a row, which it writes only by the team's map(). Team: of a block, with its
+    /// shared memory after that of a BlockTeam.
+    template <class Team = BlockTeam, class F>
     __device__ void write(int64_t row, int64_t width, F&& f) const {
-        const WithLargest<BlockTeam> team(shared_memory());
-        const BlockTeam& block = team;
-        T* const kept = reinterpret_cast<T*>(shared_memory() + BlockTeam::shared_bytes);
+        const WithLargest<Team> team(shared_memory());
+        const BlockTeam block(shared_memory());
+        T* const kept = reinterpret_cast<T*>(shared_memory() + Team::shared_bytes);
         f(team, kept);
         const int32_t largest = block.largest_of_threads(team.largest_written().first);
         block.map(

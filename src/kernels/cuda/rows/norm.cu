@@ -80,6 +80,21 @@ __global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<con
     });
 }
 
+/// The same, by blocks of NormBlock: the row has the bits that kept_rms_norm_kernel gives it.
+template <class T>
+__global__ void __launch_bounds__(NormBlock<false>::most_threads)
+    kept_rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> x, const T* weight,
+                                 int64_t width, Acc<T> eps) {
+    const int64_t row = blockIdx.x;
+    y.template write<NormBlock<false>>(row, width, [=](const auto& team, T* out) {
+        NormRow<T, false> kept = {}, w = {};
+        team.keep(kept, row_at(x, row));
+        team.keep(w, weight, weight != nullptr);
+        const Acc<T> r = rms_norm_row(team, out, kept, w, width, eps);
+        if (team.first()) rstd[row] = r;
+    });
+}
+
 template <class T, bool with_largest>
 __global__ void layer_norm_kernel(Rows<T> y, Acc<T>* mean, Acc<T>* rstd, int32_t* bits, Rows<const T> x,
                                   const T* weight, int64_t, int64_t width, Acc<T> eps) {
@@ -121,6 +136,23 @@ __global__ void rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>
         if (!team.first()) return;
         mean[row] = kept.mean;
         rstd[row] = kept.rstd;
+    });
+}
+
+/// The same, as kept_rounded_rms_norm_kernel.
+template <class T>
+__global__ void __launch_bounds__(NormBlock<true>::most_threads)
+    kept_rounded_layer_norm_kernel(RoundedRows<T> y, Acc<T>* mean, Acc<T>* rstd, Rows<const T> x,
+                                   const T* weight, int64_t width, Acc<T> eps) {
+    const int64_t row = blockIdx.x;
+    y.template write<NormBlock<true>>(row, width, [=](const auto& team, T* out) {
+        NormRow<T, true> kept = {}, w = {};
+        team.keep(kept, row_at(x, row));
+        team.keep(w, weight, weight != nullptr);
+        const MeanAndRstd<Acc<T>> of_row = layer_norm_row(team, out, kept, w, width, eps);
+        if (!team.first()) return;
+        mean[row] = of_row.mean;
+        rstd[row] = of_row.rstd;
     });
 }
 
@@ -249,6 +281,17 @@ void launch_forward(Exec& exec, const char* name, std::initializer_list<Tensor> 
         launch(exec, name, rows_grid(rows, width), for_others, arguments...);
 }
 
+/// The same for a result that is also rounded, whose rows are in shared memory meanwhile.
+template <bool centred, class T, class... Parameters>
+void launch_rounded(Exec& exec, const char* name, std::initializer_list<Tensor> operands,
+                    const Tensor& weight, int64_t rows, int64_t width, void (*for_kept)(Parameters...),
+                    void (*for_others)(Parameters...), const std::type_identity_t<Parameters>&... arguments) {
+    std::optional<Grid> grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight);
+    if (!grid) return launch(exec, name, grid_of_rounded_rows<T>(rows, width), for_others, arguments...);
+    grid->shared_bytes += size_t(width) * sizeof(T);
+    launch(exec, name, *grid, for_kept, arguments...);
+}
+
 template <bool centred>
 void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                    Tensor rstd, Tensor weight) {
@@ -280,9 +323,10 @@ void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, 
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
         if (y.rounded)
-            return launch(exec, "rms_norm", grid_of_rounded_rows<T>(x.rows(), x.cols()),
-                          rounded_rms_norm_kernel<T>, RoundedRows<T>(y), rstd.as<Acc<T>>(),
-                          rows_of<const T>(x), weight.as<const T>(), x.cols(), Acc<T>(eps));
+            return launch_rounded<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
+                                            kept_rounded_rms_norm_kernel<T>, rounded_rms_norm_kernel<T>,
+                                            RoundedRows<T>(y), rstd.as<Acc<T>>(), rows_of<const T>(x),
+                                            weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch_forward<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
                                      kept_rms_norm_kernel<T, with_largest>, rms_norm_kernel<T, with_largest>,
@@ -385,9 +429,10 @@ void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, 
     dispatch(x.dtype, [&]<class T>(T) {
         const T* const w = weight ? weight.as<const T>() : nullptr;
         if (y.rounded)
-            return launch(exec, "layer_norm", grid_of_rounded_rows<T>(x.rows(), x.cols()),
-                          rounded_layer_norm_kernel<T>, RoundedRows<T>(y), mean.as<Acc<T>>(),
-                          rstd.as<Acc<T>>(), rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
+            return launch_rounded<true, T>(exec, "layer_norm", {y, x}, weight, x.rows(), x.cols(),
+                                           kept_rounded_layer_norm_kernel<T>, rounded_layer_norm_kernel<T>,
+                                           RoundedRows<T>(y), mean.as<Acc<T>>(), rstd.as<Acc<T>>(),
+                                           rows_of<const T>(x), w, x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch_forward<true, T>(exec, "layer_norm", {y, x}, weight, x.rows(), x.cols(),
                                     kept_layer_norm_kernel<T, with_largest>,
