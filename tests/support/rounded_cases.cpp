@@ -49,7 +49,7 @@ std::vector<RoundedCase> rounded_cases(bool values) {
         list.push_back(rounded_case(with_number(plain, input, number), values));
     };
     for (const auto& [rows, width] :
-         {std::pair<int64_t, int64_t>{1, 1}, {5, 16}, {131, 33}, {64, 256}, {3, 8200}})
+         {std::pair<int64_t, int64_t>{1, 1}, {5, 16}, {131, 33}, {64, 256}, {9, 512}, {3, 8200}})
         for (const double number : {1.0, 3e4, infinity, nan}) {
             add(rms_norm_case(rows, width), 2, number);
             add(layer_norm_case(rows, width, true), 3, number);

@@ -270,12 +270,14 @@ std::optional<Grid> grid_of_kept_rows(int64_t blocks, int64_t width, std::initia
 }
 
 /// Launches the kernel of a forward for rows that are kept, or else the other one, which has the same
-/// parameters.
+/// parameters. They are the same if rows are never kept.
 template <bool centred, class T, class... Parameters>
 void launch_forward(Exec& exec, const char* name, std::initializer_list<Tensor> operands,
                     const Tensor& weight, int64_t rows, int64_t width, void (*for_kept)(Parameters...),
                     void (*for_others)(Parameters...), const std::type_identity_t<Parameters>&... arguments) {
-    if (const auto grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight))
+    std::optional<Grid> grid;
+    if (for_kept != for_others) grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight);
+    if (grid)
         launch(exec, name, resident_rows(exec, for_kept, *grid), for_kept, arguments...);
     else
         launch(exec, name, rows_grid(rows, width), for_others, arguments...);
@@ -286,7 +288,8 @@ template <bool centred, class T, class... Parameters>
 void launch_rounded(Exec& exec, const char* name, std::initializer_list<Tensor> operands,
                     const Tensor& weight, int64_t rows, int64_t width, void (*for_kept)(Parameters...),
                     void (*for_others)(Parameters...), const std::type_identity_t<Parameters>&... arguments) {
-    std::optional<Grid> grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight);
+    std::optional<Grid> grid;
+    if (for_kept != for_others) grid = grid_of_kept_rows<centred, T>(rows, width, operands, weight);
     if (!grid) return launch(exec, name, grid_of_rounded_rows<T>(rows, width), for_others, arguments...);
     grid->shared_bytes += size_t(width) * sizeof(T);
     launch(exec, name, *grid, for_kept, arguments...);
@@ -319,17 +322,38 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
 
 }  // namespace
 
+namespace {
+
+// RMSNorm does not keep rows in float32: compilers fuse its sum with a product in one kernel and not in
+// another, and a row must have the same bits whether a kernel also rounds it or not.
+template <class T, bool with_largest>
+constexpr auto kept_rms_norm() {
+    if constexpr (std::is_same_v<T, float>)
+        return rms_norm_kernel<T, with_largest>;
+    else
+        return kept_rms_norm_kernel<T, with_largest>;
+}
+template <class T>
+constexpr auto kept_rounded_rms_norm() {
+    if constexpr (std::is_same_v<T, float>)
+        return rounded_rms_norm_kernel<T>;
+    else
+        return kept_rounded_rms_norm_kernel<T>;
+}
+
+}  // namespace
+
 void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
         if (y.rounded)
             return launch_rounded<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
-                                            kept_rounded_rms_norm_kernel<T>, rounded_rms_norm_kernel<T>,
+                                            kept_rounded_rms_norm<T>(), rounded_rms_norm_kernel<T>,
                                             RoundedRows<T>(y), rstd.as<Acc<T>>(), rows_of<const T>(x),
                                             weight.as<const T>(), x.cols(), Acc<T>(eps));
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
             launch_forward<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
-                                     kept_rms_norm_kernel<T, with_largest>, rms_norm_kernel<T, with_largest>,
+                                     kept_rms_norm<T, with_largest>(), rms_norm_kernel<T, with_largest>,
                                      rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
                                      weight.as<const T>(), x.rows(), x.cols(), Acc<T>(eps));
         });
