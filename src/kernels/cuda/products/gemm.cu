@@ -163,15 +163,16 @@ private:
         std::vector<SteadySpeed> speeds(algorithms.size());
         const Steadiest found = steadiest_of(call, algorithms, had, search.seconds, speeds);
         if (!(found.shortest_turn < infinity)) return kept ? kept->algorithm : algorithms.front();
-        searched_.push_back({.problem = problem,
-                             .operations = operations_of(problem).value_or(0),
-                             .algorithms = int(algorithms.size()),
-                             .shortest_turn = found.shortest_turn,
-                             .of_short_turns = speeds[size_t(found.of_short_turns)],
-                             .best = speeds[size_t(found.number)]});
+        SearchedProduct& product = searched_.emplace_back();
+        product.problem = problem;
+        product.operations = operations_of(problem).value_or(0);
+        product.algorithms = int(algorithms.size());
+        product.shortest_turn = found.shortest_turn;
+        product.of_short_turns = speeds[size_t(found.of_short_turns)];
+        product.best = speeds[size_t(found.number)];
         best_.push_back(algorithms[size_t(found.number)]);
         if (!kept) return best_.back();
-        searched_.back().kept_before = speeds[size_t(had)];
+        product.kept_before = speeds[size_t(had)];
         return kept->algorithm;
     }
 
