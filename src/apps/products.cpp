@@ -135,9 +135,8 @@ void require_place(const Config& config, const Rank& rank) {
     const std::string folder = user_cache("products");
     if (folder.empty())
         throw ConfigError(
-            "coeus products: neither XDG_CACHE_HOME nor HOME is set, so there is no folder in which "
-            "algorithms are "
-            "kept; set one of them");
+            "coeus products: it keeps algorithms in the user's cache, but neither XDG_CACHE_HOME nor HOME is "
+            "set; set one of them");
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed || access(folder.c_str(), W_OK | X_OK) != 0)
