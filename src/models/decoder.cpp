@@ -70,6 +70,8 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
       tables_{{positions, config.head_sizes().rotated_dim, config.rope.theta, config.rope.scaling,
                types.accumulate()},
               {positions, temperature_of(config), types.accumulate()}} {
+    require(recompute.empty() || int64_t(recompute.size()) == config.all_layers(),
+            "each layer of the whole model says what it recomputes, those of further tokens too");
     set_losses(losses_of(config));
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const auto has_layer = [&](int64_t layer) {

@@ -25,7 +25,8 @@ class Decoder : public Model {
 public:
     /// `positions`: the maximum number of positions of a sequence (rows of the RoPE table). `place`: the
     /// part of each parameter on this rank. `parts`: the parts of its pipeline stages, in their order.
-    /// `recompute`: what each block of the whole model recomputes; empty: nothing.
+    /// `recompute`: what each block of the whole model recomputes, those of further tokens last; empty:
+    /// nothing.
     Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions, const ModelPlace& place,
             const std::vector<DecoderPart>& parts, const std::vector<Recompute>& recompute);
     /// The whole decoder.
