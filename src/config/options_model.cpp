@@ -87,11 +87,21 @@ std::vector<Option> model_options() {
                     "The part of a head that the rotary position embedding rotates: its first columns, an "
                     "even number of them. 1: all",
                     above_0_to_1),
-        override_of(
-            COEUS_FIELD(model.rope_scaling_factor),
-            "Factor by which long wavelengths of the rotary embedding are scaled, as in Llama 3.1, or "
-            "by YaRN if the flavour has it. 1: not scaled",
-            positive),
+        works(COEUS_FIELD(model.rope_scaling_type), to_run,
+              "How the rotary embedding is changed for rows that are longer than those of the model's "
+              "training: not at all, by position interpolation, dynamic NTK, Llama 3.1's scaling, or YaRN. "
+              "LongRoPE comes with a Hugging Face folder")
+            .one_of({"default", "linear", "dynamic", "llama3", "yarn"})
+            .defaults_to(as_flavor),
+        override_of(COEUS_FIELD(model.rope_scaling_factor),
+                    "Factor by which rows may be longer than `model.rope_scaling_original_positions`. "
+                    "Without `model.rope_scaling_type`, it is that of the flavour's scaling, or of Llama "
+                    "3.1's. 1: not scaled",
+                    positive),
+        override_of(COEUS_FIELD(model.rope_scaling_original_positions),
+                    "Length of the rows that the model was trained with before its rotary embedding was "
+                    "scaled",
+                    at_least_1),
         override_of(COEUS_FIELD(model.norm_eps), "Epsilon of the normalisation", positive),
         works(COEUS_FIELD(model.tied_embeddings), to_run, "Embedding and head share their weights")
             .defaults_to(as_flavor),

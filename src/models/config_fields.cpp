@@ -4,6 +4,7 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -201,24 +202,73 @@ void override_field(const ConfigField& field, Enum& value, const GivenFields& gi
     require(known.has_value(), "the options' choices are the names of this enumeration");
     value = *known;
 }
-// rope_scaling_factor and so on, of the kind that the flavour has, or else Llama 3.1's. A factor of 1 removes
-// the scaling.
-void override_scaling(const ConfigField&, const std::monostate&, RopeScaling&, const GivenFields&) {}
-template <class Scaling>
-void override_scaling(const ConfigField& field, Scaling kind, RopeScaling& value, const GivenFields& given) {
-    bool is_given = false;
-    for_each_field(kind, [&](const ConfigField& part, auto& number) {
-        const auto found = given(fmt::format("{}_{}", field.name, part.name));
-        if (found) number = std::get<std::remove_reference_t<decltype(number)>>(*found);
-        is_given |= found.has_value();
-    });
-    if (!is_given) return;
-    value = {};
-    if (kind.factor != 1) value = kind;
+double number_of(const FieldValue& value) {
+    const auto* whole = std::get_if<int64_t>(&value);
+    return whole ? double(*whole) : std::get<double>(value);
 }
+
+// The fields of a scaling that a deck may set. All are numbers.
+constexpr std::array scaling_options = {"factor", "original_positions"};
+
+// Sets those of `kind`, and refuses others.
+template <class Scaling>
+RopeScaling scaling_with_options(const ConfigField& field, Scaling kind, const GivenFields& given) {
+    for (const std::string option : scaling_options) {
+        const std::string name = fmt::format("{}_{}", field.name, option);
+        const auto found = given(name);
+        if (!found) continue;
+        bool is_known = false;
+        if constexpr (!std::is_same_v<Scaling, std::monostate>)
+            for_each_field(kind, [&](const ConfigField& part, auto& value) {
+                if constexpr (std::is_same_v<decltype(value), double&>)
+                    if (option == part.name) {
+                        value = number_of(*found);
+                        is_known = true;
+                    }
+            });
+        if (!is_known)
+            throw ConfigError(
+                "model.{} = {}: a RoPE with model.{}_type = \"{}\" has no such field; remove it", name,
+                number_of(*found), field.name, type_name(kind));
+    }
+    return kind;
+}
+
+// A deck that takes another kind of scaling than the flavour's says what it depends on.
+template <class Scaling>
+void require_all_options(const ConfigField& field, const Scaling& kind, const GivenFields& given) {
+    for_each_field(kind, [&](const ConfigField& part, const auto&) {
+        for (const std::string option : scaling_options)
+            if (option == part.name && !given(fmt::format("{}_{}", field.name, option)))
+                throw ConfigError("model.{0}_type = \"{1}\": set model.{0}_{2} too, {3}", field.name,
+                                  type_name(kind), option,
+                                  option == "factor"
+                                      ? "by which rows are longer than those that the model was trained "
+                                        "with"
+                                      : "the length of the rows that the model was trained with");
+    });
+}
+void require_all_options(const ConfigField&, const std::monostate&, const GivenFields&) {}
+
+// rope_scaling_type, rope_scaling_factor and so on. Without a type: of the kind that the flavour has, or else
+// Llama 3.1's. A factor of 1 removes the scaling.
 void override_field(const ConfigField& field, RopeScaling& value, const GivenFields& given) {
-    const RopeScaling kind = std::holds_alternative<std::monostate>(value) ? Llama3Scaling{} : value;
-    std::visit([&](const auto& known) { override_scaling(field, known, value, given); }, kind);
+    const auto type = given(fmt::format("{}_type", field.name)),
+               factor = given(fmt::format("{}_factor", field.name));
+    const bool is_none = std::holds_alternative<std::monostate>(value);
+    RopeScaling kind = is_none && !type && factor ? Llama3Scaling{} : value;
+    if (type) {
+        const RopeScaling wanted = *scaling_named(std::get<std::string>(*type));
+        if (wanted.index() != value.index()) {
+            std::visit([&](const auto& usual) { require_all_options(field, usual, given); }, wanted);
+            kind = wanted;
+        }
+    }
+    if (factor && number_of(*factor) == 1)
+        value = {};
+    else
+        value =
+            std::visit([&](const auto& known) { return scaling_with_options(field, known, given); }, kind);
 }
 
 // If the width of the model changes, the feed-forward width follows by the flavour's own rule.

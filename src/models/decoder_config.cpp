@@ -102,6 +102,7 @@ void DecoderConfig::validate() const {
     require_digits("nope_layers", without_rope);
     require_digits("moe.layers", moe_layers);
     std::visit([&](const auto& kind) { require_valid(kind, dim); }, attention);
+    require_valid(rope, head_sizes().rotated_dim);
     for (const LayerKind& kind : layer_kinds())
         std::visit([](const auto& part) { require_valid(part); }, kind.config.feed_forward);
     require_countable(*this);

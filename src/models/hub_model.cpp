@@ -177,6 +177,17 @@ void keep_rules(const DecoderConfig& model, DecoderConfig& back) {
         if ((back.*choice).has_same(model.*choice, model.layers)) back.*choice = model.*choice;
 }
 
+// Dynamic scaling begins at max_position_embeddings, so that this cannot say how long rows may be.
+void keep_limit(const DecoderConfig& model, DecoderConfig& back) {
+    if (!std::holds_alternative<DynamicScaling>(model.rope.scaling) || back.max_seq_len == model.max_seq_len)
+        return;
+    log::warn(
+        "max_position_embeddings is {}, from which RoPE is scaled: config.json cannot express that "
+        "max_seq_len is {}",
+        back.max_seq_len, model.max_seq_len);
+    back.max_seq_len = model.max_seq_len;
+}
+
 }  // namespace
 
 Json hub_config_of(const DecoderConfig& model) {
@@ -193,6 +204,7 @@ Json hub_config_of(const DecoderConfig& model) {
     back.moe.sequence_balance = model.moe.sequence_balance;
     back.mtp.scale = model.mtp.scale;
     keep_rules(model, back);
+    keep_limit(model, back);
     if (model.is_latent() && back.is_latent()) keep_latent_norm_eps(model.latent(), back.latent());
     for (const FieldDifference& difference : differences(model, back))
         throw ConfigError("a model with {} = {} cannot be written as a Hugging Face folder: {} has {}",

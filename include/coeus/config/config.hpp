@@ -115,7 +115,9 @@ struct Config {
         std::optional<int64_t> ffn_hidden, multiple_of, sliding_window, attention_chunk;
         std::optional<int64_t> kv_lora_rank, q_lora_rank, qk_rope_head_dim, v_head_dim, num_mtp_layers;
         std::optional<double> ffn_dim_multiplier, rope_theta, partial_rotary_factor;
-        std::optional<double> rope_scaling_factor;  ///< Llama 3.1's scaling; 1: plain RoPE
+        std::optional<std::string> rope_scaling_type;
+        std::optional<double> rope_scaling_factor;  ///< 1: plain RoPE
+        std::optional<int64_t> rope_scaling_original_positions;
         std::optional<double> norm_eps;
         std::optional<bool> tied_embeddings;
         std::optional<int64_t> max_seq_len;

@@ -17,12 +17,16 @@ namespace coeus {
 
 namespace {
 
-// The names of the kinds of scaling; Llama 3.1's has none, because it was the only one at first.
-const char* type_in_description(const Llama3Scaling&) {
-    return "";
+// Calls visit(kind) with each kind of scaling, none too, with its usual values.
+template <class Visit, class... Kinds>
+void for_each_kind(const std::variant<Kinds...>&, const Visit& visit) {
+    (visit(Kinds()), ...);
 }
-const char* type_in_description(const YarnScaling&) {
-    return "yarn";
+
+// The name of a kind in a description of a model; Llama 3.1's has none, because it was the only one at first.
+std::string type_in_description(const RopeScaling& scaling) {
+    if (std::holds_alternative<Llama3Scaling>(scaling)) return "";
+    return std::visit([](const auto& kind) { return type_name(kind); }, scaling);
 }
 Json scaling_to_json(const std::monostate&) {
     return {};
@@ -41,9 +45,15 @@ void read_part(const JsonView& json, double& value) {
 void read_part(const JsonView& json, bool& value) {
     value = json.boolean();
 }
+void read_part(const JsonView& json, std::vector<double>& values) {
+    values.clear();
+    for (const JsonView& element : json.elements()) values.push_back(element.number());
+}
+RopeScaling read_scaling_of(const std::monostate&, const JsonView& json) {
+    json["type"].reject("is unknown to this version");
+}
 template <class Scaling>
-Scaling scaling_in(const JsonView& json) {
-    Scaling scaling;
+RopeScaling read_scaling_of(Scaling scaling, const JsonView& json) {
     for_each_field(scaling,
                    [&](const ConfigField& field, auto& value) { read_part(json[field.name], value); });
     return scaling;
@@ -51,15 +61,22 @@ Scaling scaling_in(const JsonView& json) {
 
 }  // namespace
 
+std::optional<RopeScaling> scaling_named(std::string_view type) {
+    std::optional<RopeScaling> found;
+    for_each_kind(RopeScaling(), [&](const auto& kind) {
+        if (type == type_name(kind)) found = kind;
+    });
+    return found;
+}
+
 Json describe_scaling(const RopeScaling& scaling) {
     return std::visit([](const auto& kind) { return scaling_to_json(kind); }, scaling);
 }
 
 RopeScaling scaling_from_description(const JsonView& json) {
-    const std::string type = json.string("type", type_in_description(Llama3Scaling{}));
-    if (type == type_in_description(Llama3Scaling{})) return scaling_in<Llama3Scaling>(json);
-    if (type == type_in_description(YarnScaling{})) return scaling_in<YarnScaling>(json);
-    json["type"].reject("is unknown to this version");
+    const std::string type = json.string("type", "");
+    const RopeScaling kind = type.empty() ? Llama3Scaling() : scaling_named(type).value_or(RopeScaling());
+    return std::visit([&](const auto& usual) { return read_scaling_of(usual, json); }, kind);
 }
 
 namespace {
@@ -96,86 +113,127 @@ struct Lengths {
     int64_t positions;                 // the model's longest sequence
 };
 
+void read_original_positions(const JsonView& rope, const Lengths& lengths, double& positions) {
+    const auto original = number_in_either(lengths.original, rope.find(length_key));
+    positions = original ? original->number() : double(lengths.positions);
+    if (original && !(positions >= 1)) original->reject("must be at least 1");
+    if (original && positions > double(most_positions))
+        original->reject(fmt::format("must be at most {}", most_positions));
+}
+
+// Whether an object without a factor means, as in transformers, that the original length is stretched to the
+// model's. A YaRN must say so with null.
+template <class Scaling>
+bool stretches_to_model(const JsonView& rope, const Scaling&) {
+    if (std::is_same_v<Scaling, LongRopeScaling>) return !rope.contains("factor");
+    return std::is_same_v<Scaling, YarnScaling> && is_null(rope, "factor");
+}
+
+// Reads the fields of a scaling. A field that is absent and not required keeps its value.
+template <class Scaling>
+void read_scaling_fields(const JsonView& rope, const Lengths& lengths, Scaling& scaling) {
+    std::vector<std::string> keys;
+    for_each_field(scaling, [&](const ConfigField& field, auto& value) {
+        keys.emplace_back(field.hub);
+        if constexpr (std::is_same_v<decltype(value), double&>)
+            if (keys.back() == length_key) return read_original_positions(rope, lengths, value);
+        const bool is_given = rope.contains(field.hub);
+        if (keys.back() == "factor" ? stretches_to_model(rope, scaling) : !field.is_required && !is_given)
+            return;
+        read_part(rope[field.hub], value);
+    });
+    require_rope_keys(rope, type_in(rope), std::move(keys));
+    if constexpr (requires { scaling.original_positions; })
+        if (stretches_to_model(rope, scaling))
+            scaling.factor = double(lengths.positions) / scaling.original_positions;
+}
+
 [[noreturn]] void reject_factor(const JsonView& rope, double factor) {
     if (rope.contains("factor")) rope["factor"].reject("must be at least 1");
     throw ConfigError("{}: {}.factor is null, and the model's positions are only {} of the original ones",
                       rope.file(), rope.path(), factor);
 }
 
-// Reads the fields of a scaling. A field that is absent and not required keeps its value.
-template <class Scaling>
-void read_scaling_fields(const JsonView& rope, const Lengths& lengths, Scaling& scaling) {
-    const auto original = number_in_either(lengths.original, rope.find(length_key));
-    scaling.original_positions = original ? original->number() : double(lengths.positions);
-    if (original && !(scaling.original_positions >= 1)) original->reject("must be at least 1");
-    if (original && scaling.original_positions > double(most_positions))
-        original->reject(fmt::format("must be at most {}", most_positions));
-    std::vector<std::string> keys;
-    for_each_field(scaling, [&](const ConfigField& field, auto& value) {
-        keys.emplace_back(field.hub);
-        if (keys.back() == length_key || (!field.is_required && !rope.contains(field.hub))) return;
-        // as in transformers, a YaRN without a factor stretches the original length to the model's
-        if (std::is_same_v<Scaling, YarnScaling> && keys.back() == "factor" && is_null(rope, "factor")) {
-            scaling.factor = double(lengths.positions) / scaling.original_positions;
-            return;
-        }
-        const JsonView found = rope[field.hub];
-        if constexpr (std::is_same_v<decltype(value), bool&>)
-            value = found.boolean();
-        else
-            value = found.number();
-    });
-    require_rope_keys(rope, type_in(rope), std::move(keys));
-    if (!(scaling.factor >= 1)) reject_factor(rope, scaling.factor);
+// What a scaling must be besides its types and keys.
+void check(const JsonView&, const Lengths&, const LinearScaling&) {}
+void check(const JsonView& rope, const Lengths& lengths, const DynamicScaling& scaling) {
+    if (scaling.original_positions != double(lengths.positions))
+        number_in_either(lengths.original, rope.find(length_key))
+            ->reject(fmt::format("must be max_position_embeddings, {}, which readers take for this type",
+                                 lengths.positions));
 }
-
-Llama3Scaling read_llama3(const JsonView& rope, const Lengths& lengths) {
-    Llama3Scaling scaling;
-    read_scaling_fields(rope, lengths, scaling);
+void check(const JsonView& rope, const Lengths&, const Llama3Scaling& scaling) {
     if (!(scaling.low_frequency > 0)) rope["low_freq_factor"].reject("must be greater than 0");
     if (!(scaling.high_frequency >= scaling.low_frequency))
         rope["high_freq_factor"].reject("must be at least low_freq_factor");
-    return scaling;
 }
-
-YarnScaling read_yarn(const JsonView& rope, const Lengths& lengths) {
-    YarnScaling scaling;
-    read_scaling_fields(rope, lengths, scaling);
+void check(const JsonView& rope, const Lengths&, const YarnScaling& scaling) {
     if (!(scaling.beta_slow > 0)) rope["beta_slow"].reject("must be greater than 0");
     if (!(scaling.beta_fast >= scaling.beta_slow)) rope["beta_fast"].reject("must be at least beta_slow");
     for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"})
         if (rope.number(key, 0) < 0) rope[key].reject("must be at least 0");
+}
+void check(const JsonView& rope, const Lengths&, const LongRopeScaling& scaling) {
+    for (const char* key : {"short_factor", "long_factor"})
+        for (const JsonView& factor : rope[key].elements())
+            if (!(factor.number() > 0)) factor.reject("must be greater than 0");
+    if (scaling.attention_factor < 0) rope["attention_factor"].reject("must be at least 0");
+    // the logarithm of the original length divides
+    if (scaling.original_positions < 2 && scaling.factor > 1)
+        throw ConfigError("{}: {} of type longrope needs an original length of at least 2, not {}",
+                          rope.file(), rope.path(), scaling.original_positions);
+}
+
+RopeScaling read_kind(const JsonView& rope, const Lengths&, const std::monostate&) {
+    require_rope_keys(rope, type_in(rope), {});
+    return {};
+}
+template <class Scaling>
+RopeScaling read_kind(const JsonView& rope, const Lengths& lengths, Scaling scaling) {
+    read_scaling_fields(rope, lengths, scaling);
+    // a LongRoPE that does not lengthen rows does not change cos and sin either
+    if constexpr (std::is_same_v<Scaling, LongRopeScaling>)
+        if (!rope.contains("factor")) scaling.factor = std::max(1.0, scaling.factor);
+    if (!(scaling.factor >= 1)) reject_factor(rope, scaling.factor);
+    check(rope, lengths, scaling);
     return scaling;
+}
+
+std::vector<std::string> hub_types() {
+    std::vector<std::string> all;
+    for_each_kind(RopeScaling(),
+                  [&](const auto& kind) { all.push_back(fmt::format("\"{}\"", type_name(kind))); });
+    return all;
 }
 
 // The scaling of a rope_parameters or rope_scaling object.
 RopeScaling read_scaling(const JsonView& rope, const Lengths& lengths) {
     const std::string type = type_in(rope);
-    if (type == "llama3") return read_llama3(rope, lengths);
-    if (type == "yarn") return read_yarn(rope, lengths);
-    if (type != "default")
-        throw ConfigError(
-            "{}: {} of type \"{}\" is not implemented yet; \"default\", \"llama3\" and \"yarn\" are",
-            rope.file(), rope.path(), type);
-    require_rope_keys(rope, type, {});
-    return {};
+    const auto usual = scaling_named(type);
+    if (!usual)
+        throw ConfigError("{}: {} of type \"{}\" is unknown to this version, which knows {}", rope.file(),
+                          rope.path(), type, join(hub_types(), ", "));
+    return std::visit([&](const auto& kind) { return read_kind(rope, lengths, kind); }, *usual);
 }
 
-const char* hub_type_of(const RopeScaling& scaling) {
-    static constexpr std::array types = {"default", "llama3", "yarn"};
-    static_assert(types.size() == std::variant_size_v<RopeScaling>);
-    return types[scaling.index()];
+bool is_given(double value) {
+    return value != 0;
 }
-
+bool is_given(bool) {
+    return true;
+}
+bool is_given(const std::vector<double>&) {
+    return true;
+}
 void write_scaling(Json&, const std::monostate&) {}
 template <class Scaling>
 void write_scaling(Json& json, const Scaling& scaling) {
-    for_each_field(scaling, [&](const ConfigField& field, auto value) {
-        // 0: not given
-        if (std::is_same_v<decltype(value), bool> || value != 0) json.set(field.hub, value);
+    for_each_field(scaling, [&](const ConfigField& field, const auto& value) {
+        if (is_given(value)) json.set(field.hub, value);
     });
-    // as transformers does
-    json.set("original_max_position_embeddings", int64_t(scaling.original_positions));
+    // a whole number, as transformers writes it
+    if constexpr (requires { scaling.original_positions; })
+        json.set(length_key, int64_t(scaling.original_positions));
 }
 
 void require_fraction(const JsonView& json, double fraction) {
@@ -220,7 +278,7 @@ void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, do
 }
 
 void write_hub_rope(Json& json, const RopeConfig& rope) {
-    const char* type = hub_type_of(rope.scaling);
+    const char* type = std::visit([](const auto& kind) { return type_name(kind); }, rope.scaling);
     Json now = Json::object().set("rope_theta", rope.theta).set("rope_type", type), before;
     if (rope.scaling != RopeScaling{}) {
         before = Json::object().set("rope_type", type);
@@ -230,6 +288,20 @@ void write_hub_rope(Json& json, const RopeConfig& rope) {
     json.set("rope_parameters", std::move(now))
         .set("rope_theta", rope.theta)
         .set("rope_scaling", std::move(before));
+    if (const auto* dynamic = std::get_if<DynamicScaling>(&rope.scaling))
+        json.set("max_position_embeddings", int64_t(dynamic->original_positions));
+}
+
+void require_valid(const RopeConfig& rope, int64_t width) {
+    const auto* scaling = std::get_if<LongRopeScaling>(&rope.scaling);
+    if (!scaling) return;
+    for (const auto& [name, factors] :
+         {std::pair("short_factor", &scaling->short_factor), std::pair("long_factor", &scaling->long_factor)})
+        if (int64_t(factors->size()) != width / 2)
+            throw ConfigError(
+                "{} of the scaling of RoPE must have {} numbers, one for each pair of the {} rotated "
+                "columns of a head; it has {}",
+                name, width / 2, width, factors->size());
 }
 
 }  // namespace coeus

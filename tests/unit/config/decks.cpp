@@ -229,7 +229,8 @@ TEST_CASE("the effective deck reads back as the same config, for every option") 
                           "\"match_rms_adamw\"",
                           "\"op\"",
                           "\"MTPLoss\"",
-                          "\"sigmoid\""};
+                          "\"sigmoid\"",
+                          "\"yarn\""};
         INFO(option.name);
         bool changed = false;
         for (const std::string& candidate : candidates) {

@@ -13,10 +13,10 @@ using namespace coeus;
 using namespace coeus::test;
 
 TEST_CASE("RoPE frequencies fall from 1 to nearly 1 / theta") {
-    const std::vector<double> f = rope_frequencies(8, 10000, {});
+    const std::vector<double> f = rope_frequencies(8, 10000, {}, 1);
     REQUIRE(f.size() == 4);
     for (size_t j = 0; j < 4; ++j) CHECK(relatively_close(f[j], std::pow(10, -double(j)), 1e-14));
-    CHECK(rope_frequencies(2, 500000, {}) == std::vector<double>{1});
+    CHECK(rope_frequencies(2, 500000, {}, 1) == std::vector<double>{1});
 }
 
 TEST_CASE("Llama 3.1's scaling keeps high frequencies, lowers low ones and blends in between") {
@@ -25,7 +25,7 @@ TEST_CASE("Llama 3.1's scaling keeps high frequencies, lowers low ones and blend
                                    .high_frequency = 4,
                                    .original_positions = 2 * std::numbers::pi * 100};
     // turns over the original context: 100 f; frequencies 1, 0.1, 0.01, 0.001 make 100, 10, 1 and 0.1 turns
-    const std::vector<double> f = rope_frequencies(8, 10000, scaling);
+    const std::vector<double> f = rope_frequencies(8, 10000, scaling, 1);
     CHECK(relatively_close(f[0], 1, 1e-14));
     CHECK(relatively_close(f[1], 0.1, 1e-14));
     CHECK(relatively_close(f[2], 0.01 / 8, 1e-12));  // exactly at the lower limit
@@ -33,7 +33,7 @@ TEST_CASE("Llama 3.1's scaling keeps high frequencies, lowers low ones and blend
 
     // 100 * 0.02 = 2 turns: s = (2 - 1) / (4 - 1)
     const double theta = 2500;  // head dimension 4: frequencies 1 and theta^(-1/2) = 0.02
-    const std::vector<double> g = rope_frequencies(4, theta, scaling);
+    const std::vector<double> g = rope_frequencies(4, theta, scaling, 1);
     CHECK(relatively_close(g[1], (2.0 / 3) * 0.02 / 8 + (1.0 / 3) * 0.02, 1e-14));
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("Llama 3.1's scaling without a band in between keeps or lowers each fr
                                    .low_frequency = 1,
                                    .high_frequency = 1,
                                    .original_positions = 2 * std::numbers::pi * 100};
-    const std::vector<double> f = rope_frequencies(8, 10000, scaling);
+    const std::vector<double> f = rope_frequencies(8, 10000, scaling, 1);
     CHECK(relatively_close(f[1], 0.1, 1e-14));
     CHECK(relatively_close(f[3], 0.001 / 16, 1e-14));
     for (const double one : f) CHECK(std::isfinite(one));
@@ -57,7 +57,7 @@ TEST_CASE("YaRN keeps fast pairs, slows slow ones by the factor, and is linear i
                            .truncate = false};
     const double f[] = {1, 0.1, 0.01, 0.001};
     const auto check = [&](std::array<double, 4> ramp) {
-        const std::vector<double> scaled = rope_frequencies(8, 10000, scaling);
+        const std::vector<double> scaled = rope_frequencies(8, 10000, scaling, 1);
         for (size_t j = 0; j < 4; ++j)
             CHECK(relatively_close(scaled[j], ramp[j] * f[j] / 8 + (1 - ramp[j]) * f[j], 1e-12));
     };

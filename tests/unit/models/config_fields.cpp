@@ -39,6 +39,16 @@ TEST_CASE("a checkpoint's description gives the same model") {
                                    .mscale = 0.7,
                                    .mscale_all_dim = 0.5};
     CHECK(model_from_description(describe_model(odd), "x") == odd);
+    odd.rope.scaling = LinearScaling{.factor = 2.5};
+    CHECK(model_from_description(describe_model(odd), "x") == odd);
+    odd.rope.scaling = DynamicScaling{.factor = 3, .original_positions = 96};
+    CHECK(model_from_description(describe_model(odd), "x") == odd);
+    odd.rope.scaling = LongRopeScaling{.short_factor = std::vector<double>(8, 1.25),
+                                       .long_factor = std::vector<double>(8, 7.5),
+                                       .original_positions = 96,
+                                       .factor = 4,
+                                       .attention_factor = 1.5};
+    CHECK(model_from_description(describe_model(odd), "x") == odd);
 
     CHECK_THROWS_WITH(model_from_description("{}", "step-1.h5"), Contains("step-1.h5 (model): family"));
     CHECK_THROWS_WITH(model_from_description("no JSON", "step-1.h5"), Contains("step-1.h5 (model)"));
@@ -230,7 +240,11 @@ TEST_CASE("two models differ in exactly the fields that were changed") {
 
 TEST_CASE("every option that overrides a field has the name of the field") {
     // options of the model that are not fields
-    const std::vector<std::string> others = {"ffn_dim_multiplier", "multiple_of", "rope_scaling_factor",
+    const std::vector<std::string> others = {"ffn_dim_multiplier",
+                                             "multiple_of",
+                                             "rope_scaling_type",
+                                             "rope_scaling_factor",
+                                             "rope_scaling_original_positions",
                                              "moe.num_shared_experts"};
     std::map<std::string, int> asked;
     DecoderConfig m = find_flavor(find_family("llama3"), "debugmodel");

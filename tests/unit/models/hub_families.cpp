@@ -522,8 +522,8 @@ TEST_CASE("config.json of Qwen: windows that are wrong or not implemented are re
                    Contains("sliding_window must be at least 1, is 0"));
         CHECK_THAT(message(R"(, "use_sliding_window": "yes")"), Contains("use_sliding_window"));
         CHECK_THAT(message(R"(, "hidden_act": "gelu")"), Contains("hidden_act must be \"silu\""));
-        CHECK_THAT(message(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0})"),
-                   Contains("rope_scaling of type \"dynamic\" is not implemented yet"));
+        CHECK_THAT(message(R"(, "rope_scaling": {"rope_type": "ntk", "factor": 4.0})"),
+                   Contains("rope_scaling of type \"ntk\" is unknown to this version"));
     }
 }
 

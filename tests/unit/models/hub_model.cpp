@@ -447,9 +447,6 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
                Contains("mlp_bias must be false (biases are not implemented yet)"));
     CHECK_THAT(message_of(config_folder(folder, minimal_llama + R"(, "hidden_act": "gelu")")),
                Contains("hidden_act must be \"silu\""));
-    CHECK_THAT(message_of(config_folder(
-                   folder, minimal_llama + R"(, "rope_scaling": {"type": "longrope", "factor": 4})")),
-               Contains("rope_scaling of type \"longrope\" is not implemented yet"));
     CHECK_THAT(
         message_of(config_folder(folder, minimal_llama + R"(, "rope_parameters": {"rope_type": "llama3"})")),
         Contains("rope_parameters.factor"));

@@ -159,6 +159,47 @@ TEST_CASE("model set-up: every field can be overridden") {
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
 }
 
+TEST_CASE("model set-up: a deck chooses the scaling of RoPE") {
+    Config config = deck("llama3", "8B");
+    Config::Model& m = config.model;
+    const auto scaling = [&] { return model_from_deck(config).rope.scaling; };
+    const auto message = [&] {
+        try {
+            scaling();
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const bool has_scaling = scaling() != RopeScaling{};  // Llama 3.1's
+    REQUIRE(has_scaling);
+    m.rope_scaling_original_positions = 2048;
+    CHECK((scaling() == RopeScaling{Llama3Scaling{.original_positions = 2048}}));
+    m.rope_scaling_type = "default";
+    CHECK(message() ==
+          "model.rope_scaling_original_positions = 2048: a RoPE with model.rope_scaling_type = "
+          "\"default\" has no such field; remove it");
+    m.rope_scaling_original_positions.reset();
+    CHECK((scaling() == RopeScaling{}));
+    m.rope_scaling_type = "yarn";
+    CHECK_THAT(message(), Contains("model.rope_scaling_type = \"yarn\": set model.rope_scaling_factor too"));
+    m.rope_scaling_factor = 4;
+    CHECK_THAT(message(), Contains("set model.rope_scaling_original_positions too, the length of the rows"));
+    m.rope_scaling_original_positions = 2048;
+    CHECK((scaling() == RopeScaling{YarnScaling{.factor = 4, .original_positions = 2048}}));
+    m.rope_scaling_type = "dynamic";
+    CHECK((scaling() == RopeScaling{DynamicScaling{.factor = 4, .original_positions = 2048}}));
+    m.rope_scaling_type = "linear";
+    CHECK_THAT(message(), Contains("model.rope_scaling_original_positions = 2048: a RoPE with"));
+    m.rope_scaling_original_positions.reset();
+    CHECK((scaling() == RopeScaling{LinearScaling{.factor = 4}}));
+    m.rope_scaling_factor = 1;
+    CHECK((scaling() == RopeScaling{}));
+    m.rope_scaling_type = "llama3";  // the flavour's own: its other fields stay
+    m.rope_scaling_factor = 16;
+    CHECK((scaling() == RopeScaling{Llama3Scaling{.factor = 16}}));
+}
+
 TEST_CASE("model set-up: values that follow from overridden ones") {
     Config config = deck("llama3", "debugmodel");
     config.model.dim = 96;

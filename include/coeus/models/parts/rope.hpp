@@ -8,6 +8,9 @@
 #include "coeus/models/config_field.hpp"
 
 #include <array>
+#include <optional>
+#include <string_view>
+#include <variant>
 
 namespace coeus {
 
@@ -32,7 +35,40 @@ void for_each_field(ConfigOf<RopeConfig> auto& rope, Visit&& visit) {
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, rope.layout);
 }
 
-/// The fields of a scaling; `hub`: keys in rope_parameters and rope_scaling. Values are double and bool.
+/// The name of a kind of scaling in config.json and decks.
+constexpr const char* type_name(const std::monostate&) {
+    return "default";
+}
+constexpr const char* type_name(const LinearScaling&) {
+    return "linear";
+}
+constexpr const char* type_name(const DynamicScaling&) {
+    return "dynamic";
+}
+constexpr const char* type_name(const Llama3Scaling&) {
+    return "llama3";
+}
+constexpr const char* type_name(const YarnScaling&) {
+    return "yarn";
+}
+constexpr const char* type_name(const LongRopeScaling&) {
+    return "longrope";
+}
+/// The kind with this name, with its usual values; none if there is no such kind.
+std::optional<RopeScaling> scaling_named(std::string_view type);
+
+/// The fields of a scaling; `hub`: keys in rope_parameters and rope_scaling. Values are double, bool and
+/// std::vector<double>.
+template <class Visit>
+void for_each_field(ConfigOf<LinearScaling> auto& s, Visit&& visit) {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
+}
+template <class Visit>
+void for_each_field(ConfigOf<DynamicScaling> auto& s, Visit&& visit) {
+    visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
+    visit(ConfigField{.name = "original_positions", .hub = "original_max_position_embeddings"},
+          s.original_positions);
+}
 template <class Visit>
 void for_each_field(ConfigOf<Llama3Scaling> auto& s, Visit&& visit) {
     visit(ConfigField{.name = "factor", .hub = "factor", .is_required = true}, s.factor);
@@ -58,17 +94,31 @@ void for_each_field(ConfigOf<YarnScaling> auto& s, Visit&& visit) {
     visit(ConfigField{.name = "mscale_all_dim", .hub = "mscale_all_dim"}, s.mscale_all_dim);
 }
 
+template <class Visit>
+void for_each_field(ConfigOf<LongRopeScaling> auto& s, Visit&& visit) {
+    visit(ConfigField{.name = "short_factor", .hub = "short_factor", .is_required = true}, s.short_factor);
+    visit(ConfigField{.name = "long_factor", .hub = "long_factor", .is_required = true}, s.long_factor);
+    visit(ConfigField{.name = "original_positions", .hub = "original_max_position_embeddings"},
+          s.original_positions);
+    visit(ConfigField{.name = "factor", .hub = "factor"}, s.factor);
+    visit(ConfigField{.name = "attention_factor", .hub = "attention_factor"}, s.attention_factor);
+}
+
 /// A scaling in the description of a model; null: none.
 Json describe_scaling(const RopeScaling& scaling);
 /// The inverse, for an object. ConfigError: a field is missing, or the kind is unknown.
 RopeScaling scaling_from_description(const JsonView& json);
 
 /// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
-/// rope_scaling), with Llama 3.1's scaling and YaRN, from all places where transformers reads it.
+/// rope_scaling), with all its kinds of scaling, from all places where transformers reads it.
 /// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
 /// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
 /// partial_rotary_factor has another value.
 void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
+/// After the model's other fields: with the dynamic kind, max_position_embeddings is the original length.
 void write_hub_rope(Json& json, const RopeConfig& rope);
+
+/// ConfigError: LongRoPE has not one factor for each of the width/2 pairs of columns that are rotated.
+void require_valid(const RopeConfig& rope, int64_t width);
 
 }  // namespace coeus
