@@ -25,7 +25,8 @@ Pass pass_of(const DecoderConfig& config, Dtype compute, const Precision& precis
              bool rounds = true) {
     StateTypes types = {compute == Dtype::f64 ? Dtype::f64 : Dtype::f32, compute};
     types.precision = precision;
-    TestModel model(config, types, {2, 24}, 2, 1, std::vector<Recompute>(size_t(config.all_layers()), recompute));
+    TestModel model(config, types, {2, 24}, 2, 1,
+                    std::vector<Recompute>(size_t(config.all_layers()), recompute));
     if (!rounds) model.kernels.most_row_bytes = 0;
     TestBatch batch(2, 24, config.vocab);
     model.scalars.loss_scale = 1.0 / double(batch.valid_labels());
