@@ -54,7 +54,7 @@ constexpr const char* type_name(const YarnScaling&) {
 constexpr const char* type_name(const LongRopeScaling&) {
     return "longrope";
 }
-/// The kind with this name, with its usual values; none if there is no such kind.
+/// Returns the kind with this name and its usual values, or nothing if no kind has this name.
 std::optional<RopeScaling> scaling_named(std::string_view type);
 
 /// The fields of a scaling; `hub`: keys in rope_parameters and rope_scaling. Values are double, bool and
