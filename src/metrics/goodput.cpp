@@ -169,6 +169,10 @@ std::string goodput_text(const Goodput& goodput) {
                        parts.empty() ? "" : ": ", join(parts, ", "), apart);
 }
 
+RunClock::RunClock(const std::filesystem::path& file, double own) : before_(own) {
+    for (const RunStart& start : starts_of(read_start_times(file))) before_ += start.seconds;
+}
+
 GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step,
                            std::optional<StartRecord> record) {
     times_ = {.start = seconds_since_1970() - start_up,

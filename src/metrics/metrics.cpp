@@ -198,6 +198,12 @@ std::string json_line(const CheckpointMetrics& m) {
     return line.text();
 }
 
+std::string with_times(std::string line, double time, double run_seconds) {
+    require(line.ends_with('}') && line.size() > 2, "a line of metrics.jsonl is an object with fields");
+    line.pop_back();
+    return fmt::format("{},\"time\":{:.3f},\"run_s\":{:.3f}}}", line, time, run_seconds);
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& file, const Past& past) : path_(file) {
     drop_what_comes_again(path_, past);
     file_.emplace(path_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/report/reporting.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/metrics/load_history.hpp"
@@ -37,6 +38,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
     on_first_rank(world_, [&] {
         require_owned();
         metrics_.emplace(folder_.metrics_file(), past);
+        run_clock_.emplace(folder_.goodput_file(), work_.seconds_before);
         if (!work.counted_layers.empty()) expert_loads_.emplace(folder_.expert_loads_file(), past);
     });
     together(world_, [&] {
@@ -82,7 +84,7 @@ void Reporting::counts(int64_t step, std::span<const int64_t> counts) {
 }
 
 void Reporting::write_line(const std::string& json) {
-    if (metrics_) metrics_->write(json);
+    if (metrics_) metrics_->write(with_times(json, seconds_since_1970(), run_clock_->seconds()));
 }
 
 void Reporting::write_page() const {

@@ -147,7 +147,8 @@ void Trainer::begin_reporting() {
                       .flops_per_token = session_.model()->flops_per_token(workload_->tokens_per_sample()),
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
-                      .counted_layers = engine().model().counters().layers},
+                      .counted_layers = engine().model().counters().layers,
+                      .seconds_before = StartUp::seconds_since_exec()},
                      [this] { owner_.require_owned(); });
 }
 

@@ -59,7 +59,11 @@ TEST_CASE("a run that is stopped and resumed has the bits of an uninterrupted on
             CHECK(b.steps[i].grad_norm == a.steps[i].grad_norm);
             CHECK(b.steps[i].lr == a.steps[i].lr);
             CHECK(b.steps[i].tokens_seen == a.steps[i].tokens_seen);
+            CHECK(b.steps[i].run_s > (i > 0 ? b.steps[i - 1].run_s : 0));
         }
+        // the time between two starts is not the run's
+        CHECK(b.steps[6].run_s - b.steps[0].run_s < b.steps[6].time - b.steps[0].time);
+        CHECK(close(a.steps[6].run_s - a.steps[0].run_s, a.steps[6].time - a.steps[0].time, 0.05));
         CHECK(a.losses().back() < a.losses().front());
         CHECK(differing_arrays(whole / checkpoint_of(7), parts / checkpoint_of(7)).empty());
         CHECK_FALSE(differing_arrays(parts / checkpoint_of(5), parts / checkpoint_of(7)).empty());

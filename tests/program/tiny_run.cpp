@@ -148,7 +148,9 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                    .tokens_seen = line.integer("tokens_seen"),
                                    .epoch = line.number("epoch"),
                                    .memory_gib = line.number("memory_gib"),
-                                   .resident_gib = line.number("resident_gib")});
+                                   .resident_gib = line.number("resident_gib"),
+                                   .time = line.number("time", 0),
+                                   .run_s = line.number("run_s", 0)});
     }
     return lines;
 }

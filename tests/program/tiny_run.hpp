@@ -73,6 +73,7 @@ struct StepLine {
     int64_t tokens_seen = 0;
     double epoch = 0;
     double memory_gib = 0, resident_gib = 0;
+    double time = 0, run_s = 0;
 };
 struct ValidationLine {
     int64_t step = 0;

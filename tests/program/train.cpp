@@ -312,10 +312,10 @@ TEST_CASE("the output of a run") {
         CHECK(keys == std::vector<std::string>{"step", "loss", "loss_max", "grad_norm", "lr", "tokens_seen",
                                                "epoch", "tps", "tflops", "mfu", "memory_gib",
                                                "memory_percent", "resident_gib", "step_s", "data_s",
-                                               "data_percent", "eta_s"});
+                                               "data_percent", "eta_s", "time", "run_s"});
         CHECK(validation_keys == std::vector<std::string>{"step", "validation_loss", "validation_tokens",
                                                           "validation_s", "validation_tps", "memory_gib",
-                                                          "memory_percent"});
+                                                          "memory_percent", "time", "run_s"});
         // 1e-2 after the warm-up of 2 steps, then down to 1/5 in the last step: the decay has one virtual
         // step more than 4
         const MetricLines lines = read_metrics(out);

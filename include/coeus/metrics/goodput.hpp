@@ -83,6 +83,18 @@ std::vector<StartTimes> read_start_times(const std::filesystem::path& file);
 /// saving 1.1 %"
 std::string goodput_text(const Goodput& goodput);
 
+/// Seconds of a run over all its starts, without the time between two of them.
+class RunClock {
+public:
+    /// `file`: goodput.jsonl, with the earlier starts of the run. `own`: seconds since this start began.
+    RunClock(const std::filesystem::path& file, double own);
+    double seconds() const { return before_ + since_.seconds(); }
+
+private:
+    double before_;
+    Timer since_;
+};
+
 /// Measures the times of this start; rank 0 writes them to the file.
 class GoodputClock {
 public:

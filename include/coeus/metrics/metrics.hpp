@@ -101,6 +101,9 @@ std::string console_line(const ValidationMetrics& m, bool color);
 std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
 std::string json_line(const CheckpointMetrics& m);
+/// A line of metrics.jsonl, which is a JSON object, with two more fields: `time`, in seconds since 1970, and
+/// `run_s`, the seconds of the run. Both have milliseconds.
+std::string with_times(std::string line, double time, double run_seconds);
 
 /// Appends to metrics.jsonl or expert_loads.jsonl. An earlier start may have trained beyond its last
 /// checkpoint. Lines of steps after the place from which the run resumes are therefore dropped first, so that

@@ -7,6 +7,7 @@
 #include "coeus/config/config.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/device/gpu_monitor.hpp"
+#include "coeus/metrics/goodput.hpp"
 #include "coeus/metrics/metrics.hpp"
 #include "coeus/metrics/run_folder.hpp"
 #include "coeus/metrics/tensorboard.hpp"
@@ -32,6 +33,7 @@ public:
         double flops_per_token = 0;
         std::optional<double> peak_flops;          ///< FLOP/s; none: not known
         std::vector<int64_t> counted_layers = {};  ///< Counters::layers; none: no counts are recorded
+        double seconds_before = 0;                 ///< since this start of the run began
     };
     /// Call it before the first step. `past`: the part of the run that is complete. SystemError if a file
     /// cannot be opened. Lines that cannot be written later are counted and reported, and do not end the run.
@@ -48,7 +50,7 @@ public:
     void validation(ValidationMetrics m);
     /// Records the counters of a step in expert_loads.jsonl: [counted layers, choices].
     void counts(int64_t step, std::span<const int64_t> counts);
-    /// Writes a line to metrics.jsonl only.
+    /// Writes a line to metrics.jsonl only, with the time.
     void write_line(const std::string& json);
     /// Writes the page of plots when the run is complete. A failure is a warning; no data is lost then.
     void write_page() const;
@@ -63,6 +65,7 @@ private:
     Work work_;
     StepClock clock_;
     std::optional<MetricsFile> metrics_;            ///< only on rank 0
+    std::optional<RunClock> run_clock_;             ///< only on rank 0
     std::optional<MetricsFile> expert_loads_;       ///< only on rank 0, if there are counted layers
     std::unique_ptr<TensorBoardFile> tensorboard_;  ///< on rank 0 or on each rank
     std::optional<GpuMonitor> gpu_;

@@ -3,12 +3,15 @@
 
 #include "../derived.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace coeus::report {
@@ -83,16 +86,33 @@ std::vector<Dot> dots(const MetricSeries& series, const Place& place) {
     return all;
 }
 
+// The values of a stretch of many. There are most_dots / 2 of them.
+constexpr size_t stretches = most_dots / 2;
+std::span<const Dot> stretch(const std::vector<Dot>& all, size_t number) {
+    const size_t first = number * all.size() / stretches, last = (number + 1) * all.size() / stretches;
+    return std::span(all).subspan(first, last - first);
+}
+
+// The mean of each stretch, of the digits that can be seen.
+std::vector<Dot> means_of_stretches(const std::vector<Dot>& all) {
+    std::vector<Dot> means;
+    for (size_t i = 0; i < stretches; ++i) {
+        const std::span<const Dot> of = stretch(all, i);
+        double sum = 0;
+        for (const Dot& dot : of) sum += dot.y;
+        means.push_back({of[of.size() / 2].x, std::stod(fmt::format("{:.6g}", sum / double(of.size())))});
+    }
+    return means;
+}
+
 // Keeps the smallest and the largest value of each stretch, so that no peak is lost.
 std::vector<Dot> thinned(const std::vector<Dot>& all) {
     if (all.size() <= most_dots) return all;
     std::vector<Dot> kept;
     const auto lower = [](const Dot& a, const Dot& b) { return a.y < b.y; };
-    const size_t stretches = most_dots / 2;
     for (size_t i = 0; i < stretches; ++i) {
-        const auto first = all.begin() + int64_t(i * all.size() / stretches);
-        const auto last = all.begin() + int64_t((i + 1) * all.size() / stretches);
-        const auto [least, largest] = std::minmax_element(first, last, lower);
+        const std::span<const Dot> of = stretch(all, i);
+        const auto [least, largest] = std::minmax_element(of.begin(), of.end(), lower);
         kept.push_back(least < largest ? *least : *largest);
         if (least != largest) kept.push_back(least < largest ? *largest : *least);
     }
@@ -161,8 +181,15 @@ Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::v
             first = std::min(first, all.front().x);
             last = std::max(last, all.back().x);
             const bool validation = field == kind.validation_field;
-            chart.curves.push_back({run, validation, thinned(all),
-                                    kind.noisy && !validation ? moving_mean(all) : std::vector<Dot>{}});
+            const bool noisy = kind.noisy && !validation;
+            chart.curves.push_back(
+                {.run = run,
+                 .validation = validation,
+                 .logged = thinned(all),
+                 .smooth = noisy ? moving_mean(all) : std::vector<Dot>{},
+                 .noisy = noisy,
+                 .values = all.size(),
+                 .means = noisy && all.size() > most_dots ? means_of_stretches(all) : std::vector<Dot>{}});
         }
     }
     if (chart.curves.empty()) return chart;
@@ -171,7 +198,27 @@ Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::v
     chart.log_x = log_axis(first, last, 1, x_ticks);
     chart.log_y = log_axis(low, high, 1.05, y_ticks);
     chart.starts = marks_of_starts(chart.x, runs, places);
+    std::erase_if(chart.starts, [&](const StartMark& mark) {
+        return std::ranges::none_of(chart.curves, [&](const Curve& curve) { return curve.run == mark.run; });
+    });
     return chart;
+}
+
+// The x axis of a chart over steps, drawn over other places.
+std::optional<XAxis> other_axis(const Chart& chart, const StepPlaces& other) {
+    double first = std::numeric_limits<double>::infinity(), last = -first;
+    for (const Curve& curve : chart.curves) {
+        const MetricSeries& places = other.runs[curve.run];
+        if (places.empty()) return std::nullopt;
+        const Place place = along(places);
+        // steps after the last place are drawn there
+        const auto at = [&](const Dot& dot) {
+            return place(int64_t(dot.x)).value_or(places.rbegin()->second);
+        };
+        first = std::min(first, at(curve.logged.front()));
+        last = std::max(last, at(curve.logged.back()));
+    }
+    return XAxis{make_axis(first, last, Scale::linear, x_ticks), log_axis(first, last, 1, x_ticks)};
 }
 
 struct TimeUnit {
@@ -192,6 +239,24 @@ size_t mean_window(size_t values) {
     return values < 100 ? 1 : std::max<size_t>(5, values / 40) | 1;
 }
 
+std::vector<StepPlaces> other_places_of(const std::vector<RunData>& runs) {
+    double longest = 0;
+    for (const RunData& run : runs)
+        if (const MetricSeries& seconds = run.of("run_s"); !seconds.empty())
+            longest = std::max(longest, seconds.rbegin()->second);
+    const TimeUnit unit = time_unit(longest);
+    std::vector<StepPlaces> all = {{.title = "tokens"}, {.title = std::string(unit.name) + " of the run"}};
+    for (const RunData& run : runs) {
+        all[0].runs.push_back(run.of("tokens_seen"));
+        all[1].runs.push_back(run.of("run_s"));
+        for (auto& [step, seconds] : all[1].runs.back()) seconds /= unit.seconds;
+    }
+    std::erase_if(all, [](const StepPlaces& places) {
+        return std::ranges::all_of(places.runs, [](const MetricSeries& run) { return run.empty(); });
+    });
+    return all;
+}
+
 std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
     std::vector<Place> steps(runs.size(), [](int64_t step) { return double(step); }), tokens, times;
     std::vector<MetricSeries> seconds;
@@ -207,9 +272,13 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
         times.push_back(along(run));
     }
     std::vector<Chart> charts;
-    for (const ChartKind& kind : over_steps)
-        if (std::string_view(kind.field) != total_tps || !have_one_rank(runs))
-            charts.push_back(make_chart(kind, "step", runs, steps));
+    const std::vector<StepPlaces> others = other_places_of(runs);
+    for (const ChartKind& kind : over_steps) {
+        if (std::string_view(kind.field) == total_tps && have_one_rank(runs)) continue;
+        charts.push_back(make_chart(kind, "step", runs, steps));
+        for (const StepPlaces& other : others)
+            charts.back().other_x.push_back(other_axis(charts.back(), other));
+    }
     if (runs.size() > 1) {
         ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";

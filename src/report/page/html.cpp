@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: title, figures, a plot for each chart, and the decks. Plots are drawn here, as SVG with the
 // colours of the page's style. Their values and axes are included as JSON for the script, which moves what
-// was drawn to other axes: of another width, or logarithmic.
+// was drawn to other axes: of another width, logarithmic, or over tokens or time. It also draws other means.
 #include "charts.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
@@ -62,8 +62,9 @@ private:
     }
     void start_line(const StartMark& start) {
         const double at = x(start.x), bottom = box_.height - box_.bottom;
-        frame_.put(fmt::format("<g class=\"start\" style=\"--c:{}\">",
-                               num_runs_ == 1 ? "var(--soft)" : color_of(start.run, false, num_runs_)));
+        frame_.put(fmt::format("<g class=\"start\" style=\"--c:{}\" data-run=\"{}\">",
+                               num_runs_ == 1 ? "var(--soft)" : color_of(start.run, false, num_runs_),
+                               start.run));
         frame_.line("begin", at, box_.top, at, bottom);
         frame_.put(fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text></g>\n", at + 4, box_.top + 10,
                                start.number));
@@ -72,15 +73,19 @@ private:
         std::string points;
         for (size_t i = 0; i < dots.size(); ++i)
             points += fmt::format("{}{:.1f},{:.2f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
-        frame_.put(fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" points=\"{}\"/>\n", style,
-                               color_of(curve.run, curve.validation, num_runs_), points));
+        frame_.put(
+            fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" data-curve=\"{}\" points=\"{}\"/>\n",
+                        style, color_of(curve.run, curve.validation, num_runs_), number_of(curve), points));
     }
     void circles(const Curve& curve, const char* style, double radius) {
         for (const Dot& dot : curve.logged)
             frame_.put(fmt::format(
-                "<circle class=\"{}\" style=\"--c:{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>\n", style,
-                color_of(curve.run, curve.validation, num_runs_), x(dot.x), y(dot.y), radius));
+                "<circle class=\"{}\" style=\"--c:{}\" data-curve=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" "
+                "r=\"{}\"/>\n",
+                style, color_of(curve.run, curve.validation, num_runs_), number_of(curve), x(dot.x), y(dot.y),
+                radius));
     }
+    int64_t number_of(const Curve& curve) const { return &curve - chart_.curves.data(); }
     void line_of(const Curve& curve) {
         const std::string dashes = curve.run >= 8 ? "second" : "";
         if (!curve.smooth.empty()) polyline(curve, curve.logged, "faint");
@@ -149,11 +154,47 @@ Json axis_data(const ChartAxis& axis) {
         .set("ticks", std::move(ticks));
 }
 
+Json points_data(const std::vector<Dot>& dots) {
+    Json points = Json::array();
+    for (const Dot& dot : dots) points.push(Json::array().push(dot.x).push(dot.y));
+    return points;
+}
+
+Json axis_data(const std::optional<ChartAxis>& axis) {
+    return axis ? axis_data(*axis) : Json();
+}
+
+// The axes over steps, and over each of the other places; null if there are no such places.
+Json x_axes(const Chart& chart) {
+    const auto both = [](const std::string& title, const ChartAxis& linear, const auto& log) {
+        return Json::object().set("title", title).set("linear", axis_data(linear)).set("log", axis_data(log));
+    };
+    Json axes = Json::array().push(both(chart.x_title, chart.x, chart.log_x));
+    for (const std::optional<XAxis>& other : chart.other_x)
+        axes.push(other ? both("", other->linear, other->log) : Json());
+    return axes;
+}
+
+// The places of each run's steps: [step, place], of which few are enough to place the others between them.
+Json places_data(const StepPlaces& places) {
+    constexpr size_t most = 400;
+    Json runs = Json::array();
+    for (const MetricSeries& run : places.runs) {
+        const std::vector<std::pair<int64_t, double>> all(run.begin(), run.end());
+        const size_t every = all.size() / most + 1;
+        Json of_run = Json::array();
+        for (size_t i = 0; i < all.size(); ++i)
+            if (i % every == 0 || i + 1 == all.size())
+                of_run.push(
+                    Json::array().push(all[i].first).push(std::stod(fmt::format("{:.8g}", all[i].second))));
+        runs.push(std::move(of_run));
+    }
+    return Json::object().set("title", places.title).set("runs", std::move(runs));
+}
+
 Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& runs) {
     Json curves = Json::array();
     for (const Curve& curve : chart.curves) {
-        Json points = Json::array();
-        for (const Dot& dot : curve.logged) points.push(Json::array().push(dot.x).push(dot.y));
         std::string name = runs.size() == 1
                                ? (curve.validation ? "validation" : "training")
                                : runs[curve.run].name + (curve.validation ? " (validation)" : "");
@@ -161,15 +202,17 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
         curves.push(Json::object()
                         .set("name", name)
                         .set("color", color_of(curve.run, curve.validation, runs.size()))
+                        .set("run", curve.run)
                         .set("marks", curve.validation)
-                        .set("points", std::move(points)));
+                        .set("noisy", curve.noisy)
+                        .set("values", curve.values)
+                        .set("means", points_data(curve.means))
+                        .set("points", points_data(curve.logged)));
     }
     return Json::object()
-        .set("xTitle", chart.x_title)
-        .set("x", axis_data(chart.x))
+        .set("x", x_axes(chart))
         .set("y", axis_data(chart.y))
-        .set("logX", chart.log_x ? axis_data(*chart.log_x) : Json())
-        .set("logY", chart.log_y ? axis_data(*chart.log_y) : Json())
+        .set("logY", axis_data(chart.log_y))
         .set("box",
              Json::array().push(box.left).push(box.top).push(box.inner_width()).push(box.inner_height()))
         .set("curves", std::move(curves));
@@ -177,8 +220,12 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
 
 // JSON for a script element. "<" is escaped: "</script" would end the element, and "<!--" with "<script" hide
 // its end.
-std::string script_data(Json charts, Json maps) {
-    std::string text = Json::object().set("charts", std::move(charts)).set("maps", std::move(maps)).text();
+std::string script_data(Json charts, Json places, Json maps) {
+    std::string text = Json::object()
+                           .set("charts", std::move(charts))
+                           .set("places", std::move(places))
+                           .set("maps", std::move(maps))
+                           .text();
     const std::string escaped = "\\u003c";  // in JSON "<" occurs only in strings
     for (size_t at = 0; (at = text.find('<', at)) != std::string::npos; at += escaped.size())
         text.replace(at, 1, escaped);
@@ -301,9 +348,16 @@ std::string starts_html(const std::vector<RunData>& runs) {
 }
 
 // Without the script, which shows them, they would do nothing.
-constexpr const char* switches =
-    "<p class=\"switches\" hidden>Logarithmic: <label><input type=\"checkbox\" id=\"logX\"> steps</label> "
-    "<label><input type=\"checkbox\" id=\"logY\"> values</label></p>\n";
+std::string switches(const std::vector<StepPlaces>& places) {
+    std::string html = "<div class=\"switches\" hidden><p>Over";
+    for (size_t i = 0; i <= places.size(); ++i)
+        html += fmt::format(" <label><input type=\"radio\" name=\"over\"{}> {}</label>",
+                            i == 0 ? " checked" : "", i == 0 ? "steps" : places[i - 1].title);
+    return html +
+           "</p><p>Logarithmic <label><input type=\"checkbox\" id=\"logX\"> x axis</label> <label><input "
+           "type=\"checkbox\" id=\"logY\"> y axis</label></p><p><label>Smoothing <input type=\"range\" "
+           "id=\"smoothing\" min=\"0\" max=\"8\" value=\"4\"></label></p></div>\n";
+}
 
 }  // namespace
 
@@ -319,8 +373,10 @@ std::string report_html(const std::vector<RunData>& runs) {
     for (const RunData& run : runs)
         for (const std::string& notice : run.notices)
             html += "<p class=\"notice\">" + markup_of(notice) + "</p>\n";
-    html += card_of_figures(runs) + switches + "<div class=\"charts\">\n";
-    Json data = Json::array();
+    const std::vector<StepPlaces> other_places = other_places_of(runs);
+    html += card_of_figures(runs) + switches(other_places) + "<div class=\"charts\">\n";
+    Json data = Json::array(), places = Json::array();
+    for (const StepPlaces& other : other_places) places.push(places_data(other));
     const std::vector<Chart> charts = charts_of(runs);
     for (size_t i = 0; i < charts.size(); ++i) {
         // the first chart is as wide as the page; so is the last one if it would be alone in a row of two
@@ -338,8 +394,8 @@ std::string report_html(const std::vector<RunData>& runs) {
     html += fmt::format(
         "<footer>Made by Coeus {} from metrics.jsonl, goodput.jsonl and deck.toml of {}.</footer></main>\n",
         version(), runs.size() == 1 ? "the run" : "the runs");
-    html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data), std::move(maps)) +
-            "</script>\n";
+    html += "<script type=\"application/json\" id=\"data\">" +
+            script_data(std::move(data), std::move(places), std::move(maps)) + "</script>\n";
     return html + "<script>" + page_script + "</script></body></html>\n";
 }
 

@@ -164,6 +164,13 @@ TEST_CASE("goodput: a killed run's file is read, and the next start appends to i
     CHECK(lines[2].start != lines[0].start);
     CHECK(lines[2].step == 1);
     CHECK(lines[0].time - lines[0].start >= 2);
+    // the seconds of both starts, and those of a third one
+    const double earlier = lines[1].time - lines[0].start + lines[3].time - lines[2].start;
+    CHECK(earlier >= 3);
+    const double third = RunClock(file, 5).seconds() - earlier,
+                 only = RunClock(folder / "absent", 5).seconds();
+    CHECK((third >= 5 && third < only + 1));
+    CHECK(only >= 5);
     CHECK(read_start_times(folder / "absent").empty());
     CHECK(GoodputClock("", 1, 0).finish(5).empty());
     CHECK_THROWS_WITH(GoodputClock(folder / "no/such", 1, 0), Contains("cannot write"));

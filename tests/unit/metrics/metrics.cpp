@@ -107,6 +107,16 @@ TEST_CASE("metrics: the JSON line keeps every digit") {
     CHECK_FALSE(validation.root().contains("loss"));
 }
 
+TEST_CASE("metrics: a line has the time, and the seconds of the run, to the millisecond") {
+    CHECK(with_times(line_of(3), 1764515181.12345, 86400.0456) ==
+          "{\"step\":3,\"time\":1764515181.123,\"run_s\":86400.046}");
+    const JsonDocument line = JsonDocument::parse(with_times(json_line(some_step()), 1.5e9, 0.5), "line");
+    CHECK(line.root().number("time") == 1.5e9);
+    CHECK(line.root().number("run_s") == 0.5);
+    CHECK(line.root().number("eta_s") == 187);
+    CHECK_THROWS_AS(with_times("{}", 0, 0), LogicError);
+}
+
 TEST_CASE("metrics: a GPU's values are written only if they are known") {
     StepMetrics m = some_step();
     const std::string without = console_line(m, false);

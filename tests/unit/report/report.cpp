@@ -250,6 +250,66 @@ TEST_CASE("report: the page of several runs") {
     CHECK(*(*marks.at(0).as_array())[0].as_real() == 2500);
 }
 
+TEST_CASE("report: the steps of a page can be drawn over tokens and over the time of the run") {
+    const TemporaryFolder folder;
+    const auto line = [](int step, const std::string& more) {
+        return fmt::format("{{\"step\":{},\"loss\":{},\"tokens_seen\":{}{}}}\n", step, 2 + 6.0 / step,
+                           step * 4096, more);
+    };
+    std::string timed, untimed;
+    for (int step = 1; step <= 1000; ++step) {
+        // a restart before step 501 takes an hour
+        timed += line(step, fmt::format(",\"time\":{},\"run_s\":{}", 1764515181 + step,
+                                        step * 7.2 + (step > 500 ? 3600 : 0)));
+        untimed += line(step, "");
+    }
+    const std::string with = make_run(folder / "with", timed + validation_line(1010, 2)),
+                      without = make_run(folder / "without", untimed);
+    const std::string html = report_html(read_runs({with}));
+    CHECK(is_balanced(html));
+    CHECK_THAT(html, Contains("> steps</label>") && Contains("> tokens</label>") &&
+                         Contains("> hours of the run</label>") && Contains("id=\"smoothing\""));
+    const Json data = data_of(html);
+    const Json::Array& places = *data.find("places")->as_array();
+    REQUIRE(places.size() == 2);
+    CHECK(*places[1].find("title")->as_string() == "hours of the run");
+    const Json::Array& hours = *(*places[1].find("runs")->as_array())[0].as_array();
+    CHECK(hours.size() <= 401);
+    const auto number = [](const Json& value) {
+        return value.as_real() ? *value.as_real() : double(*value.as_integer());
+    };
+    for (const Json& place : hours) {
+        const double step = number((*place.as_array())[0]), hour = number((*place.as_array())[1]);
+        CHECK(close(hour, step * 0.002 + (step > 500 ? 1 : 0), 1e-7));
+    }
+    CHECK(number((*hours.back().as_array())[0]) == 1000);
+    const Json& chart = (*data.find("charts")->as_array())[0];
+    const Json::Array& axes = *chart.find("x")->as_array();
+    REQUIRE(axes.size() == 3);
+    CHECK(*axes[0].find("title")->as_string() == "step");
+    CHECK(number(*axes[1].find("linear")->find("low")) == 4096);
+    CHECK(number(*axes[1].find("linear")->find("high")) ==
+          4096000);  // the validation is after the last place
+    CHECK(close(number(*axes[2].find("linear")->find("high")), 3, 1e-9));
+    CHECK(number(*axes[2].find("log")->find("low")) > 0);
+    // of 1000 values, the page has the means of 400 stretches for other windows
+    const Json& curve = (*chart.find("curves")->as_array())[0];
+    CHECK(*curve.find("values")->as_integer() == 1000);
+    CHECK(*curve.find("noisy")->as_boolean());
+    const Json::Array& means = *curve.find("means")->as_array();
+    REQUIRE(means.size() == 400);
+    CHECK(close(number((*means[0].as_array())[1]), (8 + 5) / 2.0, 1e-12));
+
+    // a run whose version did not write the time
+    const std::string old = report_html(read_runs({without}));
+    CHECK_THAT(old, Contains("> tokens</label>") && !Contains("of the run</label>"));
+    const Json both = data_of(report_html(read_runs({with, without})));
+    const Json::Array& of_both = *(*both.find("charts")->as_array())[0].find("x")->as_array();
+    REQUIRE(of_both.size() == 3);
+    CHECK_FALSE(of_both[1].is_null());
+    CHECK(of_both[2].is_null());
+}
+
 TEST_CASE("report: no name of a run can end the page's data, or hide their end") {
     const TemporaryFolder folder;
     for (const char* name : {"<!--<script>", "</script>", "<!--", "a<b"}) {
