@@ -223,7 +223,8 @@ private:
                 k.log_sum_exp(e, lse, at_label, logits, labels, whole);
             });
             measure("cross_entropy", of, [&](const Kernels& k, Exec& e) {
-                k.cross_entropy(e, losses, dlogits, logits, labels, lse, at_label, whole, 1, state.scalars());
+                k.cross_entropy(e, losses, {}, dlogits, logits, labels, lse, at_label, whole, 1, 0,
+                                state.scalars());
             });
         }
         const OwnedTensor table = numbers(bf16_, {l.vocabulary, l.dim}),

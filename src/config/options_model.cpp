@@ -220,6 +220,12 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(loss.mtp_scale), to_run,
               "Multi-token prediction: weight of the mean loss of all depths")
             .obeys(not_negative),
+        works(
+            COEUS_FIELD(loss.z_loss_weight), to_run,
+            "Weight of the square of log sum exp of the logits, which is added to the loss of each label in "
+            "training (z-loss). It keeps the logits of the next token from drifting; 1e-4 is usual. 0: "
+            "nothing is added")
+            .obeys(not_negative),
     };
 }
 

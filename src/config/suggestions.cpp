@@ -60,6 +60,9 @@ std::string suggestion(const std::string& name, const Words& names) {
 
 constexpr const char* same_command =
     "the same command resumes from the newest checkpoint (checkpoint.enable)";
+constexpr const char* no_router_z_loss =
+    "routers have no z-loss here: loss.z_loss_weight is that of the output's logits, and "
+    "model.moe.sequence_balance_coeff balances experts";
 
 }  // namespace
 
@@ -109,6 +112,20 @@ const std::vector<ForeignName>& foreign_names() {
         {"adam_eps", "optimizer.eps", ""},
         {"adam_epsilon", "optimizer.eps", ""},
         {"optim", "optimizer.name", ""},
+        {"z_loss", "loss.z_loss_weight", ""},
+        {"z_loss_coef", "loss.z_loss_weight", ""},
+        {"z_loss_coeff", "loss.z_loss_weight", ""},
+        {"z_loss_multiplier", "loss.z_loss_weight", ""},
+        {"lm_z_loss", "loss.z_loss_weight", ""},
+        {"use_z_loss", "loss.z_loss_weight", "a number; 1e-4 is usual"},
+        {"softmax_auxiliary_loss", "loss.z_loss_weight", "a number; 1e-4 is usual"},
+        {"auxiliary_loss_multiplier", "loss.z_loss_weight", ""},
+        {"moe_z_loss_coeff", "", no_router_z_loss},
+        {"moe_z_loss_weight", "", no_router_z_loss},
+        {"moe_zloss_weight", "", no_router_z_loss},
+        {"router_z_loss_coef", "", no_router_z_loss},
+        {"router_z_loss_weight", "", no_router_z_loss},
+        {"moe_router_z_loss", "", no_router_z_loss},
         {"grad_clip", "training.max_norm", ""},
         {"clip_grad", "training.max_norm", ""},
         {"max_grad_norm", "training.max_norm", ""},

@@ -227,10 +227,11 @@ inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor label
 inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
     return {3 * double(parts.count()), bytes(lse, parts)};
 }
-inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                          Tensor at_label, VocabularyPart, double, const StepScalars&) {
-    return {dlogits ? 3 * double(logits.count()) : 0,
-            bytes(losses, labels, lse, at_label) + (dlogits ? bytes(dlogits, logits) : 0)};
+inline Cost cross_entropy(Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
+                          Tensor lse, Tensor at_label, VocabularyPart, double, double, const StepScalars&) {
+    return {dlogits ? (z_losses ? 4 : 3) * double(logits.count()) : 0,
+            bytes(losses, labels, lse, at_label) + (z_losses ? bytes(z_losses) : 0) +
+                (dlogits ? bytes(dlogits, logits) : 0)};
 }
 inline Cost cast(Tensor out, Tensor a) {
     return {0, bytes(out, a)};

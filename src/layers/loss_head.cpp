@@ -110,15 +110,18 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
     if (part_) c.k.sum(c.exec, &c.scalars.losses[*part_], losses);
 }
 
-void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const {
+void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                         double z) const {
     const int64_t n = logits.rows();
     const Scope temps(c.temp);
     const Tensor parts = c.temp.alloc(losses.dtype, {c.tp.size(), n}), lse = c.temp.alloc(losses.dtype, {n}),
-                 at_label = c.temp.alloc(losses.dtype, {n});
+                 at_label = c.temp.alloc(losses.dtype, {n}),
+                 z_losses = z > 0 ? c.temp.alloc(losses.dtype, {n}) : Tensor();
     c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front());
     c.k.add_log_sum_exp(c.exec, lse, parts);
-    c.k.cross_entropy(c.exec, losses, dlogits, logits, labels, lse, at_label, vocabulary_part(*output_),
-                      weight_, c.scalars);
+    c.k.cross_entropy(c.exec, losses, z_losses, dlogits, logits, labels, lse, at_label,
+                      vocabulary_part(*output_), weight_, z, c.scalars);
+    if (z_losses) c.k.sum(c.exec, &c.scalars.losses[z_.part], z_losses);
 }
 
 void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
@@ -133,7 +136,7 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Tokens inputs(c, all, needs_other_x ? forms.x_of_wgrad : Form{});
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
-            losses_of(c, losses, logits, logits, chunk.of(labels));
+            losses_of(c, losses, logits, logits, chunk.of(labels), z_.weight);
             Tensor gradient = as_operand(c, logits, forms.dy, by);
             const Tensor to = chunk.of(dall);
             const bool is_copied = chunk.step > 1 && c.k.takes_values;
@@ -158,7 +161,7 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
     const Scope temps(c.temp);
     const Tensor all = gather_tokens(c, x), w = projection_.for_forward(c);
     for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor, Tensor logits, Tensor losses) {
-        losses_of(c, losses, {}, logits, chunk.of(labels));
+        losses_of(c, losses, {}, logits, chunk.of(labels), 0);
     });
 }
 

@@ -18,6 +18,8 @@ std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
     std::vector<PartOfLoss> losses;
     add_losses(config.moe, losses);
     add_losses(config.mtp, losses);
+    if (config.z_loss_weight > 0)
+        losses.push_back({.number = decoder_loss::z, .topic = "", .name = "z_loss"});
     return losses;
 }
 
@@ -155,7 +157,8 @@ void Decoder::add_head(bool here, HeadParts parts) {
                          .unit = parts.output->unit(),
                          .storages = std::move(parts.declared)});
     if (here)
-        segments_.back().objective = std::make_unique<DecoderHead>(std::move(parts.norm), *parts.output);
+        segments_.back().objective =
+            std::make_unique<DecoderHead>(std::move(parts.norm), *parts.output, config_.z_loss_weight);
 }
 
 void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Storage& output,

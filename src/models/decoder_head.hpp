@@ -13,7 +13,9 @@ namespace coeus {
 class DecoderHead : public Objective {
 public:
     /// `norm`: its output may be in temp, since no backward pass needs it. `output`: see LossHead.
-    DecoderHead(std::unique_ptr<Norm> norm, const Storage& output) : norm_(std::move(norm)), loss_(output) {}
+    /// `z_weight`: that of the z-loss, which is also added to its part of scalars.losses.
+    DecoderHead(std::unique_ptr<Norm> norm, const Storage& output, double z_weight)
+        : norm_(std::move(norm)), loss_(output, 1, {}, {z_weight, decoder_loss::z}) {}
 
     /// `in`: x [T/P, D]. The labels are those of the batch.
     void forward(Ctx& c, Flow in) const override;

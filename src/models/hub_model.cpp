@@ -203,6 +203,7 @@ Json hub_config_of(const DecoderConfig& model) {
     back.moe.balance_rate = model.moe.balance_rate;
     back.moe.sequence_balance = model.moe.sequence_balance;
     back.mtp.scale = model.mtp.scale;
+    back.z_loss_weight = model.z_loss_weight;
     keep_rules(model, back);
     keep_limit(model, back);
     if (model.is_latent() && back.is_latent()) keep_latent_norm_eps(model.latent(), back.latent());

@@ -96,6 +96,7 @@ DecoderConfig make_model(const Config& config) {
     if (config.model.flavor == "hf") balance_as_folder(model, config.model.moe, folder_loss);
     model.moe.round_robin = config.debug.moe_force_load_balance;
     if (model.mtp.layers > 0) model.mtp.scale = config.loss.mtp_scale;
+    model.z_loss_weight = config.loss.z_loss_weight;
     model.validate();
     require_loss_fits(config.loss, model);
     if (model.moe.sequence_balance > 0 && !model.has_experts())

@@ -300,7 +300,8 @@ KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols) {
     return c;
 }
 
-KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided) {
+KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided,
+                              bool z) {
     const VocabularyPart part = part_of(vocabulary, divided);
     KernelCase c;
     const int64_t step = divided ? 2 : 1;  // between labels
@@ -308,24 +309,25 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, b
              (in_place   ? " in place"
               : gradient ? ""
                          : " without gradient") +
-             divided_name(divided);
+             divided_name(divided) + (z ? " z-loss" : "");
     c.arguments = {{"losses", output, acc, {rows}},
                    {"logits", in_place ? update : input, compute, {rows, vocabulary}, 0, 3},
                    {"labels", input, index_kind, {rows, step}, double(part.total)},
                    {"lse", output, acc, {rows}},
                    {"at_label", output, acc, {rows}}};
     if (gradient && !in_place) c.arguments.push_back({"dlogits", output, compute, {rows, vocabulary}});
+    if (z) c.arguments.push_back({"z_losses", output, acc, {rows}});
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
         for (int64_t t = 2; t < rows; t += 5) *Tensor(o[2]).row<int32_t>(t) = -100;
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
         const Tensor labels = o[2].slice_cols(0, 1);
         k.log_sum_exp(e, o[3], o[4], o[1], labels, part);
-        k.cross_entropy(e, o[0],
+        k.cross_entropy(e, o[0], z ? o.tensors.back() : Tensor(),
                         !gradient  ? Tensor()
                         : in_place ? o[1]
                                    : o[5],
-                        o[1], labels, o[3], o[4], part, 0.75, ScalarsForTests(e).get());
+                        o[1], labels, o[3], o[4], part, 0.75, z ? 0.05 : 0, ScalarsForTests(e).get());
     };
     c.bound_bf16 = 4e-3;
     return c;
@@ -432,6 +434,8 @@ std::vector<KernelCase> test_cases() {
         list.push_back(cross_entropy_case(rows, width, true, true));
         list.push_back(cross_entropy_case(rows, width, false, false));
         list.push_back(cross_entropy_case(rows, width, true, true, true));
+        list.push_back(cross_entropy_case(rows, width, true, false, false, true));
+        list.push_back(cross_entropy_case(rows, width, true, true, true, true));
         list.push_back(log_sum_exp_case(rows, width));
         list.push_back(log_sum_exp_case(rows, width, true));
         list.push_back(add_log_sum_exp_case(3, rows));

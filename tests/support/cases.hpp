@@ -171,7 +171,7 @@ KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
 KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
 /// As the loss head calls it: after log_sum_exp.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
-                              bool divided = false);
+                              bool divided = false, bool z = false);
 /// `narrow`: the gradient is in the tested type.
 KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy, bool narrow = false);
 

@@ -178,6 +178,7 @@ const std::vector<MeshFactor>& mesh_factors() {
         {2, always, set_irregular_layers, true},
         {recipe_choices, always, set_recipe, true},
         {3, always, set_frozen, true},
+        {2, always, [](MeshCase& c, int z) { c.model.z_loss_weight = z ? 0.05 : 0; }, true},
     };
     return all;
 }

@@ -147,6 +147,7 @@ struct Config {
     struct Loss {
         std::optional<std::string> loss_fn;  ///< not set: as the model needs
         double mtp_scale = 0.3;
+        double z_loss_weight = 0;  ///< Coeus only: of (log sum exp of the logits)^2; 0: no z-loss
     } loss;
 
     struct Training {

@@ -334,8 +334,11 @@ struct Kernels {
     void (*add_log_sum_exp)(Exec&, Tensor lse, Tensor parts);
     /// losses[T] (acc) = scale * (lse - at_label), or 0 if the label is -100. dlogits (optional, may be
     /// logits) gets the gradient for the columns of the part. scale is weight * scalars.loss_scale.
-    void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                          Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars);
+    /// z_losses[T] (acc, optional) = scale * z_weight * lse^2, or 0 if the label is -100, is part of losses
+    /// and of the gradient. Without it z_weight is not read.
+    void (*cross_entropy)(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
+                          Tensor lse, Tensor at_label, VocabularyPart part, double weight, double z_weight,
+                          const StepScalars& scalars);
 
     /// out = a, converted to the type of out. Types of 8 bits are not converted, only copied.
     void (*cast)(Exec&, Tensor out, Tensor a);

@@ -17,12 +17,19 @@
 
 namespace coeus {
 
+/// A z-loss: the loss of each label in training also has weight * (log sum exp of its logits)^2. Their sum is
+/// added to the part of the loss (StepScalars::losses) of this number. Weight 0: there is none.
+struct ZLoss {
+    double weight = 0;
+    size_t part = 0;
+};
+
 class LossHead {
 public:
     /// `output`: [V/P, D]; the table of the embedding if the two are tied. The losses are multiplied by
     /// `weight`. `part`: the number of the part of the loss (StepScalars::losses) that gets their sum too.
-    explicit LossHead(const Storage& output, double weight = 1, std::optional<size_t> part = {})
-        : output_(&output), projection_(output, 0), weight_(weight), part_(part) {}
+    explicit LossHead(const Storage& output, double weight = 1, std::optional<size_t> part = {}, ZLoss z = {})
+        : output_(&output), projection_(output, 0), weight_(weight), part_(part), z_(z) {}
 
     /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
     /// gradients of the logits are used at once, since they are not kept: the weight gradient is added, and
@@ -30,7 +37,7 @@ public:
     void forward(Ctx& c, Tensor x, Tensor labels) const;
     /// Returns the gradient of x, [T/P, D].
     Tensor backward(Ctx& c) const;
-    /// Only adds the scaled loss.
+    /// Only adds the scaled loss, without a z-loss.
     void evaluate(Ctx& c, Tensor x, Tensor labels) const;
     /// Computes the logits [rows of x, V] (acc); not with tensor parallelism.
     void logits(Ctx& c, Tensor logits, Tensor x) const;
@@ -38,11 +45,12 @@ public:
 private:
     template <class Each>
     void for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) const;
-    void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const;
+    void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, double z) const;
     const Storage* output_;
     WeightPart projection_;
     double weight_;
     std::optional<size_t> part_;
+    ZLoss z_;
 };
 
 }  // namespace coeus

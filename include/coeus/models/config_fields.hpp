@@ -54,6 +54,10 @@ void for_each_field(ConfigOf<DecoderConfig> auto& c, Visit&& visit) {
     visit(ConfigField{.name = "moe.layers", .is_later = true}, c.moe_layers.word);
     visit(ConfigField{.name = "initial_values", .kind = limit, .is_later = true}, c.initial_values);
     for_each_field(c.mtp, visit);
+    visit(
+        ConfigField{
+            .name = "z_loss_weight", .kind = limit, .is_later = true, .may_be_zero = true, .usual = "1e-4"},
+        c.z_loss_weight);
 }
 
 /// The description of a model that a checkpoint contains: JSON with every field.

@@ -38,6 +38,7 @@ constexpr auto names_of(InitialValues) {
 namespace decoder_loss {
 inline constexpr size_t balance = 0;  ///< balances the experts within each sequence
 inline constexpr size_t mtp = 1;      ///< of tokens further ahead
+inline constexpr size_t z = 2;        ///< keeps log sum exp of the logits of the next token near 0
 }  // namespace decoder_loss
 
 /// Layers that are alike, those of multi-token prediction among them.
@@ -66,6 +67,7 @@ struct DecoderConfig {
     bool tied = false;  ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
     MtpConfig mtp;
+    double z_loss_weight = 0;  ///< 0: no z-loss
     InitialValues initial_values = InitialValues::of_2026;
 
     HeadSizes head_sizes() const { return head_sizes_of(attention); }

@@ -2,6 +2,8 @@
 // Cross entropy of one row of V logits, and its gradient:
 //   loss = scale (log sum exp x - x[label]),   dx = scale (softmax(x) - one_hot(label)),
 //   both 0 for ignored_label.
+// With a z-loss of weight w (Chowdhery et al. 2022, PaLM, section 5), which keeps log sum exp near 0:
+//   loss += scale w (log sum exp x)^2,   dx += scale 2 w (log sum exp x) softmax(x).
 // It is computed in two steps, so that ranks with V columns each of a larger vocabulary can combine their
 // sums in between.
 #pragma once
@@ -31,6 +33,12 @@ COEUS_HD A token_loss(int32_t label, int64_t vocabulary, A scale, A lse, A at_la
     return label == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
 }
 
+/// The z-loss of a token, of weight `w`.
+template <class A>
+COEUS_HD A token_z_loss(int32_t label, int64_t vocabulary, A scale, A w, A lse) {
+    return label >= 0 && label < vocabulary ? scale * w * lse * lse : A(0);
+}
+
 /// log sum exp over parts[p][t] for p < count.
 template <class A>
 COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
@@ -42,19 +50,22 @@ COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
 }
 
 /// Computes dx for a row. `dlogits` may be the logits. `label` is the column of the label, or any number
-/// outside the row. `scale` must be 0 for an ignored label.
-template <class Team, class T>
+/// outside the row. `scale` must be 0 for an ignored label. `w`: the weight of the z-loss; with has_z = false
+/// it is not read, and the row costs nothing more.
+template <bool has_z, class Team, class T>
 COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* logits, int64_t label,
-                                         int64_t width, Acc<T> lse, Acc<T> scale) {
+                                         int64_t width, Acc<T> lse, Acc<T> scale, Acc<T> w) {
     using A = Acc<T>;
     if (scale == A(0)) {
         team.each(width, [=](int64_t j) { dlogits[j] = store<T>(A(0)); });
         return;
     }
+    [[maybe_unused]] const A factor = 1 + 2 * w * lse;
     team.map_at(
         width, dlogits,
         [=](int64_t j, A x) {
-            const A softmax = exp_for<T>(x - lse);
+            A softmax = exp_for<T>(x - lse);
+            if constexpr (has_z) softmax *= factor;
             return scale * (j == label ? softmax - A(1) : softmax);
         },
         logits);

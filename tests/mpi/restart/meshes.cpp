@@ -86,6 +86,7 @@ MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types
     c.model.moe.experts = round_up(c.model.moe.experts, 8 * c.model.moe.groups);
     c.exchanges.expert_capacity = kind.tied ? 2 : 0.3;
     c.model.mtp.layers = kind.depths;
+    if (kind.tied) c.model.z_loss_weight = 0.05;
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};

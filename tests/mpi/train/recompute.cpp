@@ -58,6 +58,7 @@ void check_bits(bool every_type) {
             set_expert_ranks(c, int(number / 2 + t) % 4);
             c.exchanges.expert_capacity = number % 2 == 0 ? 0.3 : 2;
             c.model.mtp.layers = int64_t(number / 2 + t) % 2;
+            if (number % 2 == 0) c.model.z_loss_weight = 0.05;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
             set_recipe(c, int(number + 2 * t) % recipe_choices);

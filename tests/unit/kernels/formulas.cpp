@@ -134,8 +134,9 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
 }
 
 TEST_CASE("the gradient of cross entropy agrees with finite differences") {
-    for (const auto& [rows, vocabulary] : {std::pair<int64_t, int64_t>{1, 1}, {1, 5}, {13, 31}}) {
-        const KernelCase c = cross_entropy_case(rows, vocabulary, true, false);
+    for (const auto& [rows, vocabulary, z] :
+         {std::tuple<int64_t, int64_t, bool>{1, 1, false}, {1, 5, false}, {13, 31, false}, {13, 31, true}}) {
+        const KernelCase c = cross_entropy_case(rows, vocabulary, true, false, false, z);
         const Operands o = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
         const std::vector<double> gradient = values_of(o[5]);
         for (int64_t i = 0; i < o[1].count(); i += 3) {
@@ -359,7 +360,7 @@ TEST_CASE("cross entropy ignores -100 and flags labels outside the vocabulary wi
     const double values[] = {2, -100, 3, -1};
     for (int64_t t = 0; t < 4; ++t) set_element(labels, t, values[t]);
     cpu_kernels().log_sum_exp(exec, lse, at_label, logits, labels, {0, 3});
-    cpu_kernels().cross_entropy(exec, losses, gradient, logits, labels, lse, at_label, {0, 3}, 1, {});
+    cpu_kernels().cross_entropy(exec, losses, {}, gradient, logits, labels, lse, at_label, {0, 3}, 1, 0, {});
     CHECK(close(element(losses, 0), std::log(3.0), 1e-6));
     CHECK(element(losses, 1) == 0);
     CHECK(std::isnan(element(losses, 2)));

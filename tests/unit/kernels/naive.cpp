@@ -365,17 +365,20 @@ void add_log_sum_exp(Exec&, Tensor lse, Tensor parts) {
     }
 }
 
-void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                   Tensor at_label, VocabularyPart part, double weight, const StepScalars& s) {
-    const double scale = weight * s.loss_scale;
+void cross_entropy(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
+                   Tensor lse, Tensor at_label, VocabularyPart part, double weight, double z_weight,
+                   const StepScalars& s) {
+    const double scale = weight * s.loss_scale, w = z_losses ? z_weight : 0;
     for (int64_t t = 0; t < logits.rows(); ++t) {
         const bool ignored = index_at(labels, t) == -100;
-        set_element(losses, t, ignored ? 0 : scale * (element(lse, t) - element(at_label, t)));
+        const double z = ignored ? 0 : scale * w * element(lse, t) * element(lse, t);
+        if (z_losses) set_element(z_losses, t, z);
+        set_element(losses, t, ignored ? 0 : scale * (element(lse, t) - element(at_label, t)) + z);
         if (!dlogits) continue;
         for (int64_t j = 0; j < logits.cols(); ++j) {
             const double p = std::exp(at(logits, t, j) - element(lse, t));
             const bool is_label = part.first + j == index_at(labels, t);
-            set(dlogits, t, j, ignored ? 0 : scale * (p - is_label));
+            set(dlogits, t, j, ignored ? 0 : scale * (p - is_label + 2 * w * element(lse, t) * p));
         }
     }
 }

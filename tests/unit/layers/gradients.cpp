@@ -286,11 +286,12 @@ TEST_CASE("norm and loss head: gradients with ignored labels, in one chunk and i
     };
     for (const Sizes& s : {Sizes{1, 1, 5, 3}, Sizes{3, 5, 11, 4}, Sizes{3, 87, 3301, 3}}) {
         for (const bool ignored : {false, true}) {
+            const double z_weight = ignored ? 0.03 : 0;
             CAPTURE(s.seq_len, s.vocab, ignored);
             const auto build = [&](Parameters& parameters) {
                 auto norm = make_norm(parameters, "norm.weight", s.width, NormKind::rms);
                 const Storage& output = parameters.add(weight("output.weight", s.vocab, s.width));
-                auto head = std::make_shared<DecoderHead>(std::move(norm), output);
+                auto head = std::make_shared<DecoderHead>(std::move(norm), output, z_weight);
                 return CheckedLayer{[=](Ctx& c, Tensor x) {
                                         head->forward(c, x);
                                         return Tensor{};
@@ -310,7 +311,7 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
         const Storage& table = parameters.add(weight("table", 9, 4));
         auto embedding = std::make_shared<Embedding>(table);
         auto head =
-            std::make_shared<DecoderHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table);
+            std::make_shared<DecoderHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table, 0);
         return CheckedLayer{[=](Ctx& c, Tensor) {
                                 head->forward(c, embedding->forward(c, {}).hidden());
                                 return Tensor{};

@@ -67,7 +67,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to the
         Bench bench(data, 1 << 24);
         const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {vocab, 4});
         bench.allocate();
-        const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+        const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output, 0);
         const Tensor x = bench.random(2 * tokens, 4);
         const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
         double sum = 0;
@@ -86,6 +86,42 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to the
         const Tensor out = bench.frame.keep(Dtype::f64, {2 * tokens, vocab});
         head.predict(bench.c, out, x);
         CHECK(largest_difference(logits, out) <= 1e-13);
+    }
+}
+
+TEST_CASE("loss head: the z-loss is in the loss and in its own part, and not in validation") {
+    // the second case has chunks of 256 and 44 tokens
+    for (const auto& [tokens, vocab] : {std::pair<int64_t, int64_t>(5, 7), {150, 4001}}) {
+        TestBatch data(2, tokens, vocab);
+        data.ignore_every(3);
+        Bench bench(data, 1 << 24);
+        const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {vocab, 4});
+        bench.allocate();
+        const auto head = [&](double z) {
+            return DecoderHead(std::make_unique<RmsNorm>(norm, 1e-5), output, z);
+        };
+        const Tensor x = bench.random(2 * tokens, 4);
+        double squares = 0;
+        const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
+        for (size_t t = 0; t < logits.size(); ++t) {
+            if (data.labels[t] == -100) continue;
+            double total = 0;
+            for (const double l : logits[t]) total += std::exp(l);
+            squares += std::log(total) * std::log(total);
+        }
+        bench.scalars.loss_scale = 0.25;
+        const auto loss_of = [&](const auto& work) {
+            bench.scalars.loss = bench.scalars.losses[decoder_loss::z] = 0;
+            work();
+            return bench.scalars.loss;
+        };
+        const double validated = loss_of([&] { head(0.5).evaluate(bench.c, x); });
+        CHECK(bench.scalars.losses[decoder_loss::z] == 0);
+        CHECK(loss_of([&] { head(0).forward(bench.c, x); }) == validated);
+        CHECK(bench.scalars.losses[decoder_loss::z] == 0);
+        const double trained = loss_of([&] { head(0.5).forward(bench.c, x); });
+        CHECK(relatively_close(bench.scalars.losses[decoder_loss::z], 0.25 * 0.5 * squares, 1e-14));
+        CHECK(relatively_close(trained, validated + 0.25 * 0.5 * squares, 1e-14));
     }
 }
 
@@ -110,7 +146,7 @@ TEST_CASE("loss head: chunks have 8 MiB of logits, 1 GiB or 256 MiB on a GPU, an
         Arena temp;
         StepScalars scalars;
         Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
-        DecoderHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
+        DecoderHead(std::make_unique<RmsNorm>(norm, 1e-5), output, 0)
             .evaluate(c, Tensor(nullptr, dtype, {tokens, 4}));
         return count.seen;
     };
@@ -138,7 +174,7 @@ TEST_CASE("loss head: if all labels are -100 there is no loss and no gradient") 
     Bench bench(data);
     const Storage &norm = bench.weight("norm", {3}), &output = bench.weight("output", {5, 3});
     bench.allocate();
-    const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+    const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output, 0);
     head.forward(bench.c, bench.random(4, 3));
     CHECK(bench.scalars.loss == 0);
     CHECK(values(head.backward(bench.c).hidden()) == std::vector<double>(12, 0));

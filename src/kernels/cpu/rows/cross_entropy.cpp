@@ -8,6 +8,39 @@
 
 namespace coeus::cpu {
 
+namespace {
+
+// See Kernels::cross_entropy.
+struct CrossEntropy {
+    Tensor losses, z_losses, dlogits, logits, labels, lse, at_label;
+    VocabularyPart part;
+    double scale, z_weight;
+};
+
+template <bool has_z, class T>
+void compute(Exec& exec, const CrossEntropy& of) {
+    using A = Acc<T>;
+    const Rows<const int32_t> label_of = rows_of<const int32_t>(of.labels);
+    A *loss = of.losses.as<A>(), *z_loss = has_z ? of.z_losses.as<A>() : nullptr;
+    const A *sum = of.lse.as<const A>(), *value = of.at_label.as<const A>(), scale = A(of.scale),
+            w = A(of.z_weight);
+    parallel_rows(exec, of.logits.rows(), of.logits.cols(), [&](int64_t t) {
+        const int32_t label = *label_of[t];
+        const bool inside = label >= 0 && label < of.part.total;
+        loss[t] = token_loss(label, of.part.total, scale, sum[t], value[t]);
+        if constexpr (has_z) {
+            z_loss[t] = token_z_loss(label, of.part.total, scale, w, sum[t]);
+            loss[t] += z_loss[t];
+        }
+        if (of.dlogits)
+            cross_entropy_gradient_row<has_z>(Lane(), of.dlogits.row<T>(t), of.logits.row<const T>(t),
+                                              label - of.part.first, of.logits.cols(), sum[t],
+                                              inside ? scale : A(0), w);
+    });
+}
+
+}  // namespace
+
 void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
                       VocabularyPart part) {
     require(
@@ -41,25 +74,21 @@ void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
     });
 }
 
-void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                        Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
+void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits,
+                        Tensor labels, Tensor lse, Tensor at_label, VocabularyPart part, double weight,
+                        double z_weight, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
-                lse.count() == logits.rows() && at_label.count() == logits.rows(),
+                lse.count() == logits.rows() && at_label.count() == logits.rows() &&
+                (!z_losses || z_losses.count() == logits.rows()),
             "cross entropy: needs one label and one loss for each row");
-    const Rows<const int32_t> label_of = rows_of<const int32_t>(labels);
+    const CrossEntropy of = {
+        losses,  z_losses, dlogits, logits, labels, lse, at_label, part, weight * scalars.loss_scale,
+        z_weight};
     dispatch(logits.dtype, [&]<class T>(T) {
-        using A = Acc<T>;
-        A* loss = losses.as<A>();
-        const A *sum = lse.as<const A>(), *value = at_label.as<const A>(),
-                scale = A(weight * scalars.loss_scale);
-        parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            const int32_t label = *label_of[t];
-            const bool inside = label >= 0 && label < part.total;
-            loss[t] = token_loss(label, part.total, scale, sum[t], value[t]);
-            if (dlogits)
-                cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
-                                           label - part.first, logits.cols(), sum[t], inside ? scale : A(0));
-        });
+        if (z_losses)
+            compute<true, T>(exec, of);
+        else
+            compute<false, T>(exec, of);
     });
 }
 

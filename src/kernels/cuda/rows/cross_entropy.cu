@@ -29,20 +29,49 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
     grid_team().each(rows, [=](int64_t t) { lse[t] = add_log_sum_exp_at(parts, count, t); });
 }
 
+// See Kernels::cross_entropy.
 template <class T>
-__global__ void cross_entropy_kernel(Acc<T>* losses, Rows<T> dlogits, Rows<const T> logits,
-                                     Rows<const int32_t> labels, const Acc<T>* lse, const Acc<T>* at_label,
-                                     int64_t width, VocabularyPart part, double weight,
-                                     const StepScalars* scalars) {
+struct CrossEntropy {
+    Acc<T>*losses, *z_losses;
+    Rows<T> dlogits;
+    Rows<const T> logits;
+    Rows<const int32_t> labels;
+    const Acc<T>*lse, *at_label;
+    int64_t width;
+    VocabularyPart part;
+    double weight, z_weight;
+    const StepScalars* scalars;
+};
+
+template <bool has_z, class T>
+__device__ void cross_entropy_of_row(const CrossEntropy<T>& of) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x;
-    const int32_t label = *labels[t];
-    const A scale = A(weight * scalars->loss_scale);
-    if (team.first()) losses[t] = token_loss(label, part.total, scale, lse[t], at_label[t]);
-    if (dlogits.data)
-        cross_entropy_gradient_row(team, dlogits[t], logits[t], label - part.first, width, lse[t],
-                                   label >= 0 && label < part.total ? scale : A(0));
+    const int32_t label = *of.labels[t];
+    const A scale = A(of.weight * of.scalars->loss_scale), w = A(of.z_weight);
+    if (team.first()) {
+        A loss = token_loss(label, of.part.total, scale, of.lse[t], of.at_label[t]);
+        if constexpr (has_z) {
+            const A z_loss = token_z_loss(label, of.part.total, scale, w, of.lse[t]);
+            of.z_losses[t] = z_loss;
+            loss += z_loss;
+        }
+        of.losses[t] = loss;
+    }
+    if (of.dlogits.data)
+        cross_entropy_gradient_row<has_z>(team, of.dlogits[t], of.logits[t], label - of.part.first, of.width,
+                                          of.lse[t], label >= 0 && label < of.part.total ? scale : A(0), w);
+}
+
+template <class T>
+__global__ void cross_entropy_kernel(CrossEntropy<T> of) {
+    cross_entropy_of_row<false>(of);
+}
+
+template <class T>
+__global__ void cross_entropy_z_kernel(CrossEntropy<T> of) {
+    cross_entropy_of_row<true>(of);
 }
 
 }  // namespace
@@ -66,17 +95,29 @@ void Cuda::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
            lse.as<float>(), rows_of<const float>(parts), parts.rows(), lse.count());
 }
 
-void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
-                         Tensor at_label, VocabularyPart part, double weight, const StepScalars& scalars) {
+void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits,
+                         Tensor labels, Tensor lse, Tensor at_label, VocabularyPart part, double weight,
+                         double z_weight, const StepScalars& scalars) {
     require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
-                lse.count() == logits.rows() && at_label.count() == logits.rows(),
+                lse.count() == logits.rows() && at_label.count() == logits.rows() &&
+                (!z_losses || z_losses.count() == logits.rows()),
             "cross entropy: needs one label and one loss for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
+        const CrossEntropy<T> of = {losses.as<A>(),
+                                    z_losses ? z_losses.as<A>() : nullptr,
+                                    rows_of<T>(dlogits),
+                                    rows_of<const T>(logits),
+                                    rows_of<const int32_t>(labels),
+                                    lse.as<const A>(),
+                                    at_label.as<const A>(),
+                                    logits.cols(),
+                                    part,
+                                    weight,
+                                    z_weight,
+                                    &scalars};
         launch(exec, "cross_entropy", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
-               cross_entropy_kernel<T>, losses.as<A>(), rows_of<T>(dlogits), rows_of<const T>(logits),
-               rows_of<const int32_t>(labels), lse.as<const A>(), at_label.as<const A>(), logits.cols(), part,
-               weight, &scalars);
+               z_losses ? cross_entropy_z_kernel<T> : cross_entropy_kernel<T>, of);
     });
 }
 
