@@ -10,6 +10,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "coeus/device/waiting_threads.hpp"
 #include "command_line/help.hpp"
 #include "commands.hpp"
 
@@ -68,7 +69,7 @@ int number_under_mpirun() {
 
 }  // namespace
 
-int run(const Arguments& arguments) {
+int run(const Arguments& arguments, char** argv) {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return print_overview(), 0;
     if (arguments[0] == "--version" || arguments[0] == "-V" || arguments[0] == "version")
         return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
@@ -87,6 +88,7 @@ int run(const Arguments& arguments) {
         if (word == "--help" || word == "-h") return command.help().print_help(), 0;
     // otherwise each process would do the same work and print the same
     if (!command.shares_work && number_under_mpirun() > 0) return 0;
+    if (command.shares_work) let_waiting_threads_sleep(argv);
     const int code = command.run(rest);
     if (!command.needs_stdout) {
         std::fflush(stdout);
@@ -120,7 +122,7 @@ int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
     bool found_by_all = true;
     try {
         set_up();
-        const int done = apps::run(arguments);
+        const int done = apps::run(arguments, argv);
         return done ? done : int(apps::flush_output());
     } catch (const ConfigError& error) {
         message = error.what();

@@ -47,7 +47,7 @@ TEST_CASE("the z-loss is part of the loss, not of validation, and is logged equa
     CHECK(z_losses_of(folder / "plain").empty());
     CHECK(close(one.steps[0].loss - z[0], without.steps[0].loss, 1e-12));  // before the first update
     CHECK(one.validations.back().loss < one.steps.back().loss - 0.5 * z.back());
-    // a weight of 0 is no z-loss
+    // a weight of 0 adds nothing
     train_tiny(folder / "zero", data, plain + Arguments{"--loss.z_loss_weight=0"});
     CHECK(read_metrics(folder / "zero").losses() == without.losses());
     CHECK(z_losses_of(folder / "zero").empty());
