@@ -9,6 +9,8 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 namespace coeus::report {
@@ -174,6 +176,27 @@ Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::v
     return chart;
 }
 
+// A chart for each task: the accuracy, or the loss of a token.
+std::vector<Chart> charts_of_tasks(const std::vector<RunData>& runs, const std::vector<Place>& places) {
+    std::vector<Chart> charts;
+    std::set<std::string> drawn;
+    for (const RunData& run : runs)
+        for (const EvaluatedMetric& of_task : run.evaluations) {
+            const bool is_loss = of_task.metric == "loss";
+            if ((!is_loss && of_task.metric != "acc") || !drawn.insert(of_task.field).second) continue;
+            const std::string title = (is_loss ? "Loss of " : "Accuracy on ") + of_task.task;
+            const ChartKind kind = {.title = title.c_str(),
+                                    .unit = is_loss ? "nats per token" : "",
+                                    .short_unit = "",
+                                    .field = of_task.field.c_str(),
+                                    .validation_field = nullptr,
+                                    .range = ChartKind::Range::tight,
+                                    .noisy = false};
+            charts.push_back(make_chart(kind, "step", runs, places));
+        }
+    return charts;
+}
+
 struct TimeUnit {
     double seconds;
     const char* name;
@@ -210,6 +233,8 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
     for (const ChartKind& kind : over_steps)
         if (std::string_view(kind.field) != total_tps || !have_one_rank(runs))
             charts.push_back(make_chart(kind, "step", runs, steps));
+    const std::vector<Chart> of_tasks = charts_of_tasks(runs, steps);
+    charts.insert(charts.begin() + 1, of_tasks.begin(), of_tasks.end());
     if (runs.size() > 1) {
         ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";
