@@ -34,7 +34,7 @@ function(coeus_library name)
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # what runs at the start of a job or once a step: -O3 would take a third longer to compile
-    if(name MATCHES "^(apps|config|deck|guards|info|job|metrics|models|observe|report|session|setup|train|watchdog)$")
+    if(name MATCHES "^(apps|config|deck|evaluate|guards|info|job|metrics|models|observe|report|session|setup|train|watchdog)$")
         target_compile_options(coeus_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # each *_none.cpp is compiled separately: its functions report that there is no GPU, and its object must stay out of
@@ -110,6 +110,7 @@ coeus_library(guards USES config engine io state comm device file base)
 coeus_library(observe USES config engine pipeline comm device file base)
 coeus_library(watchdog USES config comm file base LIBRARIES Threads::Threads)
 coeus_library(metrics USES config comm device file base)
+coeus_library(evaluate USES metrics engine models data file base)
 coeus_library(report USES metrics config comm device file base)
 if(NOT COEUS_LIBRARIES_OF)
     set(page ${PROJECT_SOURCE_DIR}/src/report/page/page)
@@ -177,7 +178,7 @@ endif()
 # the commands; main() is not in the library
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES info train session report watchdog observe pretrained generate deck config job pipeline data io
+coeus_library(apps USES info train session report watchdog observe pretrained generate evaluate deck config job pipeline data io
     models comm device file base LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program, with the libraries of a build with or without GPUs
 function(coeus_executable name)

@@ -25,6 +25,7 @@ FOLDERS = {
     "session": ("run", "a rank made ready to run"),
     "setup": ("run", "options of a run"),
     "generate": ("run", "text from a model"),
+    "evaluate": ("run", "tasks, scores, metrics"),
     "predict": ("model", "machine files, time of a step"),
     "report": ("around", "pages, tables"),
     "metrics": ("around", "what a run records"),

@@ -2,6 +2,7 @@
 #include "commands.hpp"
 
 #include "convert.hpp"
+#include "evaluate.hpp"
 #include "generate.hpp"
 #include "info.hpp"
 #include "products.hpp"
@@ -18,6 +19,8 @@ const std::vector<Command>& commands() {
         {"train", "train the model that a deck describes, or resume it", train, train_help, true, false,
          true},
         {"generate", "write text with a trained model", generate, generate_help},
+        {"evaluate", "score tasks and documents with a trained model", evaluate, evaluate_help, true, true,
+         true},
         {"info", "show what a file or folder is and contains; --verify checks it", info, info_help, true},
         {"convert", "convert between checkpoints and Hugging Face folders", convert, convert_help, false,
          true, true},

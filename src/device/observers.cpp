@@ -22,6 +22,7 @@ constexpr ExchangeEntry exchange_entries[] = {
     {Exchange::scatter_tokens, ExchangeAxis::tp, "scatter_tokens"},
     {Exchange::gather_log_sums, ExchangeAxis::tp, "gather_log_sums"},
     {Exchange::sum_label_logits, ExchangeAxis::tp, "sum_label_logits"},
+    {Exchange::largest_logits, ExchangeAxis::tp, "largest_logits"},
     {Exchange::gather_logits, ExchangeAxis::tp, "gather_logits"},
     {Exchange::gather_keys, ExchangeAxis::cp, "gather_keys"},
     {Exchange::scatter_keys, ExchangeAxis::cp, "scatter_keys"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/engine/engine.hpp"
 
+#include "coeus/base/ignored_label.hpp"
 #include "coeus/optim/grad_norm.hpp"
 #include "memory_plan.hpp"
 
@@ -42,8 +43,21 @@ bool are_whole(const std::vector<ModelPart>& parts, const ModelPart& whole) {
            next == whole.last;
 }
 
+// The options of an engine that only evaluates: nothing is trained.
+EngineOptions without_training(EngineOptions options) {
+    options.training = {};
+    options.accumulation = 0;
+    options.recompute = {};
+    options.types.frozen = Frozen({"."});
+    options.types.offload = options.types.gradients_in_bf16 = false;
+    options.copies_state = options.overlap_pairs = options.limits = options.snapshot = options.graphs = false;
+    options.expert_blocks = false;
+    return options;
+}
+
 // The options with their defaults filled in.
-EngineOptions complete(const ModelConfig& config, EngineOptions options) {
+EngineOptions complete(const ModelConfig& config, const EngineOptions& asked) {
+    EngineOptions options = asked.trains ? asked : without_training(asked);
     PipelineOptions& pipeline = options.pipeline;
     if (pipeline.parts.empty()) pipeline.parts = {config.whole()};
     require(pipeline.timetable.ranks() == options.mesh.pp &&
@@ -79,7 +93,7 @@ std::vector<ModelPart> parts_of(const PipelineOptions& pipeline, int rank) {
 // The timetable with its messages. Stages before the first one that trains something get no gradients.
 LoweredTimetable lowered(const ModelConfig& config, const EngineOptions& options) {
     const PipelineOptions& pipeline = options.pipeline;
-    if (pipeline.parts.size() == 1) return lower(pipeline.timetable);
+    if (pipeline.parts.size() == 1 || !options.trains) return lower(pipeline.timetable);
     const size_t first_trained =
         config->build(options.types, 1, place_in(options.mesh, 0), {pipeline.parts[0]}, {})->first_trained();
     const auto stage = std::ranges::find_if(pipeline.parts,
@@ -91,6 +105,13 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     std::vector<Stage> stages;
     for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
     return stages;
+}
+
+Executor executor_for(const EngineOptions& options, const LoweredTimetable& timetable,
+                      std::vector<Stage> stages, Exec& exec) {
+    const int rank = options.mesh.coordinate(options.rank, axis::pp);
+    return options.trains ? Executor(timetable, rank, std::move(stages), exec)
+                          : Executor(options.pipeline.timetable.placement, rank, std::move(stages), exec);
 }
 
 Processor processor_of(const EngineOptions& options) {
@@ -117,7 +138,7 @@ auto recompute_for(const ModelConfig& config, const EngineOptions& options, cons
         return config->build(options.types, 1, place_in(options.mesh, first), parts, choices);
     };
     const std::unique_ptr<Model> any = model_with({});
-    const Executor executor(timetable, rank, stages_of(*any, nullptr), exec);
+    const Executor executor = executor_for(options, timetable, stages_of(*any, nullptr), exec);
     return choose(options.recompute, config->all_layers(), [&](const std::vector<Recompute>& choices) {
         const Processor processor = {.threads = options.machine.threads,
                                      .chunk_bytes = options.chunk_bytes.value()};
@@ -167,10 +188,9 @@ Engine::Engine(const Run& run, int rank)
                             recompute_for(config_, options_, run.timetable, choose_recompute))),
       one_scale_weights_(model_->parameters()),
       gathered_(model_->parameters(), options_.gather),
-      executor_(run.timetable, options_.mesh.coordinate(rank, axis::pp), stages_of(*model_, &gathered_),
-                exec_),
+      executor_(executor_for(options_, run.timetable, stages_of(*model_, &gathered_), exec_)),
       optimizer_(options_.optimizer, options_.seed, options_.param_groups) {
-    options_.types.frozen.require_sensible(model_->parameters());
+    if (options_.trains) options_.types.frozen.require_sensible(model_->parameters());
     optimizer_.attach(model_->parameters());
     static_cast<Processor&>(exec_) = processor_of(options_);
     if (options_.keeps_operands)
@@ -210,7 +230,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     exec_.run_on(device);
     kernels_ = &kernels;
     const Memory& memory = device.memory();
-    model_->allocate(true, device);
+    model_->allocate(options_.trains, device);
     one_scale_weights_.allocate();
     if (kept_operands_) kept_operands_->allocate(exec_, *kernels_, mesh[axis::tp]);
     step_.emplace(device);
@@ -219,6 +239,10 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     for (const MatrixRanks& ranks : matrix_ranks(mesh)) matrix_ranks_.push_back(ranks);
     if (const Counters counters = model_->counters(); counters.rows > 0)
         counts_ = OwnedTensor(Dtype::i64, {counters.rows, counters.columns}, counters.name, memory);
+    if (options_.scores_tokens)
+        scores_ =
+            OwnedTensor(options_.types.accumulate(),
+                        {3, options_.validation.divided(mesh.size(axis::cp)).count()}, term::scores, memory);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temporaries_.allocate(layers_, memory);
@@ -233,15 +257,17 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
         exchanges_->set_meanwhile([this] { executor_.other_of_pair(); });
     }
     const auto part_of = [&](const LocalBatches& batches) {
-        return model_->batches().part(
-            batches,
-            part_of_sequence(batches.shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
-                             options_.exchanges.context.balancing),
-            device);
+        return model_->batches().part(batches, part_of_sequences(batches.shape.seq_len), device);
     };
     batches_.allocate({options_.training, options_.accumulation}, options_.pipeline.timetable.microbatches,
                       options_.validation, part_of);
     connect(mesh);
+}
+
+// This rank's tokens of each sequence.
+SequencePart Engine::part_of_sequences(int64_t seq_len) const {
+    return part_of_sequence(seq_len, mesh_->size(axis::cp), mesh_->rank(axis::cp),
+                            options_.exchanges.context.balancing);
 }
 
 // Connects the ranks that share a parameter, and prepares all sums.
@@ -252,7 +278,7 @@ void Engine::connect(const Mesh& mesh) {
         sharing_ranks_ =
             mesh[axis::pp].split(model_->shared_storage() ? 0 : 1, "ranks with the embedding table");
     if (sharing_ranks_) mesh.connect(*sharing_ranks_);
-    for (const Communicator* sum : summing(mesh, options_.exchanges)) sum->prepare_sums();
+    for (const Communicator* sum : summing(mesh, options_)) sum->prepare_sums();
     if (model_->shared_storage()) sharing_ranks_->prepare_sums();
 }
 
@@ -310,6 +336,7 @@ LayerMemory Engine::used() const {
 bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t counted,
                                FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
+    require(options_.trains, "this engine only evaluates");
     exec_.queue->finish();  // waits for a step without update()
     StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, counted);
     scalars.loss_limit = limits.loss;
@@ -517,15 +544,50 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
 }
 
 double Engine::evaluate(const LocalBatch& local) {
+    return evaluate(local, ScoredTokens{});
+}
+
+double Engine::evaluate(const LocalBatch& local, const ScoredTokens& scored) {
     batches_.bring_validation(exec_, local);
     validation_->stage({});
     validation_->bring(exec_);
     const Batch& batch = batches_.micro_batch(0);
     executor_.evaluate(model_->flow_into(1, batch.shape()), [&](int, Frame& frame, bool) {
-        return exchanges_->context({exec_, *kernels_, frame, temporaries_.of(false), validation_->scalars()},
-                                   batch, Exchanges::Pass::validation);
+        Ctx c = exchanges_->context({exec_, *kernels_, frame, temporaries_.of(false), validation_->scalars()},
+                                    batch, Exchanges::Pass::validation);
+        c.scored = scored;
+        return c;
     });
     return validation_->read(exec_).loss;
+}
+
+double Engine::evaluate(const LocalBatch& local, TokenScores& scores) {
+    require(options_.scores_tokens, "this engine does not score tokens");
+    const SampleRows& rows = local.text;
+    const SequencePart part = part_of_sequences(rows.seq_len);
+    const int64_t own = rows.sequences * part.count, all = rows.count();
+    const Tensor there(scores_.view.data, scores_.view.dtype, {3, own});
+    const auto row = [&](int64_t number) { return there.slice_rows(number, 1).reshape({own}); };
+    const double loss = evaluate(local, {.losses = row(0), .label_logits = row(1), .largest_logits = row(2)});
+
+    std::vector<double> summed(size_t(2 * all));
+    const ModelPart whole = config_.whole();
+    if (std::ranges::find(model_->parts(), whole.last, &ModelPart::last) != model_->parts().end()) {
+        std::vector<std::byte> copy(size_t(there.bytes()));
+        exec_.device->copy(copy.data(), there.data, there.bytes());
+        const Tensor here(copy.data(), there.dtype, there.shape);
+        for (int64_t i = 0; i < own; ++i) {
+            const auto at = size_t(i / part.count * rows.seq_len + part.index(i % part.count));
+            if (rows.labels[at] == ignored_label) continue;
+            summed[at] = element(here, i);
+            summed[size_t(all) + at] = element(here, own + i) >= element(here, 2 * own + i) ? 1 : 0;
+        }
+    }
+    for (const unsigned axis : {axis::cp, axis::pp})
+        (*mesh_)[axis].all_reduce(Tensor(summed.data(), Dtype::f64, {2 * all}));
+    scores.losses.assign(summed.begin(), summed.begin() + all);
+    scores.label_is_largest.assign(summed.begin() + all, summed.end());
+    return loss;
 }
 
 }  // namespace coeus

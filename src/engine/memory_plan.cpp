@@ -10,17 +10,23 @@ namespace {
 // Buffers for the pieces of gradients from peers, for all communicators that sum.
 int64_t reduction_bytes(const EngineOptions& options, const Mesh& mesh, bool shared) {
     int64_t bytes = shared ? Communicator::reduction_bytes(2) : 0;
-    for (const Communicator* ranks : summing(mesh, options.exchanges))
+    for (const Communicator* ranks : summing(mesh, options))
         bytes += Communicator::reduction_bytes(ranks->size());
     return bytes;
 }
 
 }  // namespace
 
-std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges) {
-    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[axis::dp_replicate],
-                                            &mesh[axis::tp]};
-    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[axis::cp]);
+std::vector<const Communicator*> summing(const Mesh& mesh, const EngineOptions& options) {
+    std::vector<const Communicator*> all = {&mesh[axis::tp]};
+    if (options.trains) {
+        all.push_back(&mesh.gradient_reduction());
+        all.push_back(&mesh[axis::dp_replicate]);
+    }
+    const bool gathers_keys =
+        options.trains && options.exchanges.context.exchange == ContextExchange::all_gather;
+    if (gathers_keys || options.scores_tokens) all.push_back(&mesh[axis::cp]);
+    if (options.scores_tokens) all.push_back(&mesh[axis::pp]);
     return all;
 }
 
@@ -30,7 +36,8 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     const Parameters& parameters = model.parameters();
     const bool gpu = options.machine.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
-    const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
+    const Parameters::Bytes state = parameters.bytes(options.trains),
+                            offloaded = parameters.offloaded_bytes();
     const BatchKind& batches = model.batches();
     const BatchBytes of_batches = batches.bytes({options.training, options.accumulation}, options.validation,
                                                 mesh.size(axis::cp), options.machine.backend);
@@ -55,6 +62,10 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     plan.add(term::position_tables, model.table_bytes());
     const Counters counters = model.counters();
     plan.add(counters.name, padded_bytes(counters.count() * size_of(Dtype::i64)));
+    if (options.scores_tokens) {
+        const BatchShape own = options.validation.divided(mesh.size(axis::cp));
+        plan.add(term::scores, padded_bytes(3 * own.count() * size_of(options.types.accumulate())));
+    }
     if (options.copies_state)
         plan.add(term::copies,
                  (state.master + state.moments + offloaded.total()) / mesh.size(axis::dp_replicate), host);

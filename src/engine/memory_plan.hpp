@@ -18,7 +18,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
                          const Gathered& gathered, const LayerMemory& layers);
 
 /// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens
-/// over tensor-parallel ranks, and gradients of keys and values that were gathered.
-std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges);
+/// over tensor-parallel ranks, and gradients of keys and values that were gathered; scores of tokens.
+std::vector<const Communicator*> summing(const Mesh& mesh, const EngineOptions& options);
 
 }  // namespace coeus

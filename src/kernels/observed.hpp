@@ -227,6 +227,9 @@ inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor label
 inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
     return {3 * double(parts.count()), bytes(lse, parts)};
 }
+inline Cost largest_of_rows(Tensor largest, Tensor logits) {
+    return {double(logits.count()), bytes(largest, logits)};
+}
 inline Cost cross_entropy(Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
                           Tensor lse, Tensor at_label, VocabularyPart, double, double, const StepScalars&) {
     return {dlogits ? (z_losses ? 4 : 3) * double(logits.count()) : 0,

@@ -110,12 +110,12 @@ void LossHead::for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) co
     if (part_) c.k.sum(c.exec, &c.scalars.losses[*part_], losses);
 }
 
-void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+// at_label [n] gets the logits of the labels.
+void LossHead::losses_of(Ctx& c, Tensor losses, Tensor at_label, Tensor dlogits, Tensor logits, Tensor labels,
                          double z) const {
     const int64_t n = logits.rows();
     const Scope temps(c.temp);
     const Tensor parts = c.temp.alloc(losses.dtype, {c.tp.size(), n}), lse = c.temp.alloc(losses.dtype, {n}),
-                 at_label = c.temp.alloc(losses.dtype, {n}),
                  z_losses = z > 0 ? c.temp.alloc(losses.dtype, {n}) : Tensor();
     c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front());
     c.k.add_log_sum_exp(c.exec, lse, parts);
@@ -136,7 +136,11 @@ void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
         const Tokens inputs(c, all, needs_other_x ? forms.x_of_wgrad : Form{});
         const Division by = Division::columns_of_tokens(c);
         for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor input, Tensor logits, Tensor losses) {
-            losses_of(c, losses, logits, logits, chunk.of(labels), z_.weight);
+            {
+                const Scope temps_of_loss(c.temp);
+                const Tensor at_label = c.temp.alloc(losses.dtype, losses.shape);
+                losses_of(c, losses, at_label, logits, logits, chunk.of(labels), z_.weight);
+            }
             Tensor gradient = as_operand(c, logits, forms.dy, by);
             const Tensor to = chunk.of(dall);
             const bool is_copied = chunk.step > 1 && c.k.takes_values;
@@ -160,9 +164,18 @@ Tensor LossHead::backward(Ctx& c) const {
 void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
     const Scope temps(c.temp);
     const Tensor all = gather_tokens(c, x), w = projection_.for_forward(c);
+    const ScoredTokens& scored = c.scored;
     for_each_chunk(c, all, w, [&](const Chunk& chunk, Tensor, Tensor logits, Tensor losses) {
-        losses_of(c, losses, {}, logits, chunk.of(labels), 0);
+        const Tensor at_label = c.temp.alloc(losses.dtype, losses.shape);
+        losses_of(c, losses, at_label, {}, logits, chunk.of(labels), 0);
+        if (!scored) return;
+        c.k.cast(c.exec, chunk.of(scored.losses), losses);
+        c.k.cast(c.exec, chunk.of(scored.label_logits), at_label);
+        c.k.largest_of_rows(c.exec, chunk.of(scored.largest_logits), logits);
     });
+    if (!scored || c.tp.size() == 1) return;
+    const ObservedExchange noted(c.exec, Exchange::largest_logits, scored.largest_logits);
+    c.tp.all_reduce(c.exec, scored.largest_logits, Reduce::max);
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {

@@ -35,6 +35,14 @@ Executor::Executor(const LoweredTimetable& table, int rank, std::vector<Stage> s
     require(stages_.size() == training_.stages.size(), "an executor needs the stages of its rank");
 }
 
+Executor::Executor(const Placement& placement, int rank, std::vector<Stage> stages, Exec& exec)
+    : exec_(exec),
+      stages_(std::move(stages)),
+      training_(forward_program(placement, rank)),
+      validation_(training_) {
+    require(stages_.size() == training_.stages.size(), "an executor needs the stages of its rank");
+}
+
 void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends) {
     const Memory& place = exec_.device->memory();
     frames_.reserve(size_t(training_.frames));

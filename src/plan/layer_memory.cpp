@@ -65,20 +65,9 @@ public:
     }
 
     LayerMemory run() {
-        for (size_t i = 0; i < model_.parts().size(); ++i) {
-            exchanges_.use_blocks(false);
-            layers_.flops += train(i);
-            if (passes_.exchanges.expert_blocks) {  // a step may be repeated with rounds
-                exchanges_.use_blocks(true);
-                train(i);
-            }
-            if (passes_.validation.sequences > 0) validate(model_.parts()[i]);
-        }
-        layers_.flops += training_pass([&](Ctx& c) {
-                             for (const Storage& storage : model_.parameters().storages())
-                                 if (!storage.is_frozen())
-                                     c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
-                         }).flops;
+        if (passes_.training.sequences > 0) train();
+        if (passes_.validation.sequences > 0)
+            for (const ModelPart& part : model_.parts()) validate(part);
         if (exchanges_.overlapped_tokens) layers_.tokens = exchanges_.overlapped_tokens->used();
         add_executor();
         return layers_;
@@ -105,6 +94,22 @@ private:
         const bool offloads = model_.parameters().types().offload;
         return pass(passes_.training, offloads ? on_host_ : inputs_in_frame(), which, layers_.executor.frame,
                     run_layers);
+    }
+
+    void train() {
+        for (size_t i = 0; i < model_.parts().size(); ++i) {
+            exchanges_.use_blocks(false);
+            layers_.flops += train(i);
+            if (passes_.exchanges.expert_blocks) {  // a step may be repeated with rounds
+                exchanges_.use_blocks(true);
+                train(i);
+            }
+        }
+        layers_.flops += training_pass([&](Ctx& c) {
+                             for (const Storage& storage : model_.parameters().storages())
+                                 if (!storage.is_frozen())
+                                     c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+                         }).flops;
     }
 
     // Returns the FLOPs of a micro-batch in this rank's stage number i.

@@ -62,6 +62,7 @@ const std::map<std::string, const char*>& classes_of_kernels() {
         {"embedding_backward", loss},
         {"log_sum_exp", loss},
         {"add_log_sum_exp", loss},
+        {"largest_of_rows", loss},
         {"cross_entropy", loss},
         {"largest_magnitudes", quantizing},
         {"quantize", quantizing},

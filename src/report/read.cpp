@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "coeus/metrics/run_folder.hpp"
 #include "coeus/report/report.hpp"
 #include "derived.hpp"
 
@@ -68,7 +69,9 @@ void add_line(const JsonView& line, RunData& run) {
     }
 }
 
-void read_metrics(const fs::path& file, RunData& run) {
+// Calls each(line) for the objects of a file of JSON Lines.
+template <class Each>
+void for_each_line(const fs::path& file, RunData& run, const Each& each) {
     if (!is_file_patiently(file) && exists_patiently(file))
         throw ConfigError("cannot read {}: it is a folder, a pipe or a device, not a file", file.string());
     std::error_code failed;
@@ -81,13 +84,33 @@ void read_metrics(const fs::path& file, RunData& run) {
         try {
             const JsonDocument document = JsonDocument::parse(line, place);
             if (!document.root().is_object()) throw ConfigError("{}: is not a JSON object", place);
-            add_line(document.root(), run);
+            each(document.root());
         } catch (const ConfigError&) {
             if (!cut_short) throw;
             run.notices.push_back(fmt::format("{}: skipped, since the line is incomplete", place));
         }
     }
+}
+
+void read_metrics(const fs::path& file, RunData& run) {
+    for_each_line(file, run, [&](const JsonView& line) { add_line(line, run); });
     if (run.series.empty()) throw ConfigError("{} has no logged step yet", file.string());
+}
+
+// Adds the results of `coeus evaluate`, as series "TASK METRIC".
+void read_evaluations(const fs::path& file, RunData& run) {
+    if (!exists_patiently(file)) return;
+    for_each_line(file, run, [&](const JsonView& line) {
+        const std::optional<double> number =
+            line.contains("value") ? drawable(line.number("value")) : std::nullopt;
+        if (!number) return;
+        const std::string field = line.string("task") + " " + line.string("metric");
+        if (!run.series.contains(field)) {
+            run.fields.push_back(field);
+            run.evaluations.push_back({line.string("task"), line.string("metric"), field});
+        }
+        run.series[field][line.integer("step")] = *number;
+    });
 }
 
 RunData read_run(const std::string& given) {
@@ -99,6 +122,7 @@ RunData read_run(const std::string& given) {
     run.goodput = goodput_of(times);
     run.starts = starts_of(times);
     add_derived(run);
+    read_evaluations(run.folder / evaluation_file, run);
     if (const fs::path deck = run.folder / "deck.toml"; exists_patiently(deck))
         run.deck = read_toml(deck);
     else

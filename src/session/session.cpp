@@ -104,6 +104,22 @@ Session::Session(const Config& config, Rank& rank, StartUp& start_up)
     });
 }
 
+Session::Session(const Config& config, Rank& rank, StartUp& start_up, const ModelConfig& model)
+    : config_(config),
+      rank_(rank),
+      start_up_(start_up),
+      model_(model),
+      engine_(start_up.make<Engine>(
+          "plan", model_,
+          with_largest_chunks(model_,
+                              evaluation_options(config, model_, rank.mesh().shape(), rank.world().rank(),
+                                                 machine_of(config, rank)),
+                              rank.memory_bytes(), rank.world(), {}))) {
+    together(rank.world(), [&] {
+        require_8_bit_products(engine_.options(), rank.device().name(), rank.device().architecture());
+    });
+}
+
 Findings Session::findings() const {
     return plan_findings(config_, rank_.mesh().shape(), engine_, rank_.memory_bytes(), chunks_of_checkpoint_);
 }
@@ -148,6 +164,10 @@ void Session::require_fits() const {
                               "The {} ranks that share this GPU need {} together, and {} are free: start "
                               "fewer ranks on it. ",
                               ranks, bytes_text(double(of_gpu.planned)), bytes_text(double(of_gpu.free)));
+                if (!engine_.options().trains)
+                    return together +
+                           "Evaluate with a smaller --batch or --context, or on more ranks, which divide the "
+                           "weights (parallelism.data_parallel_shard_degree)";
                 return together + memory_advice(model_, engine_.options(), share, host_limit,
                                                 [&](const Alternative& advice) {
                                                     return advice_holds(config_, model_, advice);

@@ -106,6 +106,14 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     return options;
 }
 
+EngineOptions evaluation_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
+                                 int rank, const RankMachine& machine) {
+    EngineOptions options = engine_options(config, model, mesh, rank, machine);
+    options.trains = false;
+    options.scores_tokens = true;
+    return options;
+}
+
 int64_t cudnn_bytes(const Config& config) {
     const std::string& attention = config.kernels.attention;
     if (attention == "own" || attention == "mma") return 0;

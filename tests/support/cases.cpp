@@ -292,6 +292,17 @@ KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows) {
     return c;
 }
 
+// The results lie in every other place, as those of a chunk of every other token.
+KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary) {
+    KernelCase c;
+    c.name = "largest_of_rows " + shape_name({rows, vocabulary});
+    c.arguments = {{"largest", update, acc, {rows, 2}}, {"logits", input, compute, {rows, vocabulary}, 0, 3}};
+    c.call = [](const Kernels& k, Exec& e, const Operands& o) {
+        k.largest_of_rows(e, o[0].slice_cols(1, 1), o[1]);
+    };
+    return c;
+}
+
 KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols) {
     KernelCase c;
     c.name = "sum_parts " + shape_name({parts, rows, cols});
@@ -439,6 +450,7 @@ std::vector<KernelCase> test_cases() {
         list.push_back(log_sum_exp_case(rows, width));
         list.push_back(log_sum_exp_case(rows, width, true));
         list.push_back(add_log_sum_exp_case(3, rows));
+        list.push_back(largest_of_rows_case(rows, width));
         list.push_back(sum_parts_case(3, rows, width));
         list.push_back(embedding_case(rows, width, 11, true));
         list.push_back(embedding_backward_case(rows, width, 11, true));

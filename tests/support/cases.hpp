@@ -168,6 +168,7 @@ KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, boo
 KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
 KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false);
 KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
+KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary);
 KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
 /// As the loss head calls it: after log_sum_exp.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,

@@ -19,6 +19,7 @@ enum class Exchange : uint8_t {
     scatter_tokens,    ///< the transpose of gather_tokens
     gather_log_sums,   ///< of rows of logits whose columns are divided over ranks
     sum_label_logits,  ///< the logits of the labels, likewise
+    largest_logits,    ///< the largest logits of rows, likewise
     gather_logits,     ///< whole rows of logits
     gather_keys,       ///< keys and values, if sequences are divided over ranks
     scatter_keys,      ///< the gradients of keys and values

@@ -9,6 +9,7 @@
 #include "coeus/engine/staged_batches.hpp"
 #include "coeus/engine/step_graphs.hpp"
 #include "coeus/engine/temporaries.hpp"
+#include "coeus/engine/token_scores.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kept_operands.hpp"
 #include "coeus/models/model_config.hpp"
@@ -59,10 +60,14 @@ struct RankMachine {
 
 /// What a run asks of the engine, and the machine that it has.
 struct EngineOptions {
+    /// False: the engine only evaluates. It has weights, and neither gradients, moments nor batches of
+    /// training; all options of these are ignored.
+    bool trains = true;
     StateTypes types;
     BatchShape training;  ///< a local batch of whole sequences, which the pipeline divides into micro-batches
-    int64_t accumulation = 1;  ///< local batches per step
-    BatchShape validation;     ///< sequences 0: no validation
+    int64_t accumulation = 1;    ///< local batches per step
+    BatchShape validation;       ///< sequences 0: no validation
+    bool scores_tokens = false;  ///< evaluate() may be asked for the scores of each token
     OptimizerOptions optimizer;
     std::vector<ParamGroupOptions> param_groups;  ///< updated differently from `optimizer`
     uint64_t seed = 0;                            ///< of the optimizer's random numbers
@@ -167,6 +172,9 @@ public:
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 if it does not
     /// have the last stage. All ranks of the mesh must call it equally often.
     double evaluate(const LocalBatch& local);
+    /// The same, and the scores of the tokens of the whole batch, on all ranks that compute it. With
+    /// options().scores_tokens only.
+    double evaluate(const LocalBatch& local, TokenScores& scores);
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temporaries_.usual(); }
 
@@ -202,6 +210,8 @@ private:
     void forward_backward(bool last);
     void sum_over_ranks();
     void add_losses_of_own_tokens();
+    double evaluate(const LocalBatch& local, const ScoredTokens& scored);
+    SequencePart part_of_sequences(int64_t seq_len) const;
     void agree_on_refusal();
 
     ModelConfig config_;
@@ -226,6 +236,7 @@ private:
     StagedBatches batches_;
     std::optional<StepState> step_, validation_;
     OwnedTensor counts_;  // Ctx::counts of a step
+    OwnedTensor scores_;  // Ctx::scored of a validation batch, one row after the other
     StepGraphs graphs_;
     Repetitions repetitions_;
 };

@@ -15,7 +15,7 @@ namespace coeus {
 class StagedBatches {
 public:
     /// Allocates the memory, by `part_of`. Each local batch of training has `micro_batches` micro-batches.
-    /// `validation`: sequences 0: there is no validation.
+    /// Sequences 0: there is no training, or no validation.
     void allocate(const LocalBatches& training, int micro_batches, const BatchShape& validation,
                   FunctionRef<std::unique_ptr<BatchPart>(const LocalBatches&)> part_of);
 

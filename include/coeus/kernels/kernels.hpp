@@ -332,6 +332,9 @@ struct Kernels {
                         VocabularyPart part);
     /// lse[T] = log sum over p of exp parts[p,T] (acc): combines the results of the vocabulary's parts.
     void (*add_log_sum_exp)(Exec&, Tensor lse, Tensor parts);
+    /// For each row of logits[T,V]: largest[T] (acc, any distance between elements) = its largest element;
+    /// -infinity for an empty row.
+    void (*largest_of_rows)(Exec&, Tensor largest, Tensor logits);
     /// losses[T] (acc) = scale * (lse - at_label), or 0 if the label is -100. dlogits (optional, may be
     /// logits) gets the gradient for the columns of the part. scale is weight * scalars.loss_scale.
     /// z_losses[T] (acc, optional) = scale * z_weight * lse^2, or 0 if the label is -100, is part of losses
@@ -396,7 +399,7 @@ struct Kernels {
     DO(route) DO(route_backward) DO(group_by_expert) DO(units_of_rows) DO(choices_of_rows) DO(rows_in_blocks) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
-    DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
+    DO(log_sum_exp) DO(add_log_sum_exp) DO(largest_of_rows) DO(cross_entropy) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(draw) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on

@@ -30,6 +30,14 @@ class BlockInputs;
 /// The inputs of recomputed blocks stay in the frame; see block_inputs.hpp.
 const BlockInputs& inputs_in_frame();
 
+/// What is known of each token after an evaluation, [T] each (acc): the loss, the label's logit, and the
+/// largest logit. Absent: nobody asks.
+struct ScoredTokens {
+    Tensor losses = {}, label_logits = {}, largest_logits = {};
+
+    explicit operator bool() const { return bool(losses); }
+};
+
 /// What one computation uses, whatever its layers exchange with other ranks.
 struct Workplace {
     Exec& exec;
@@ -57,6 +65,8 @@ struct Ctx {
     /// i64 [rows, columns], see Model::counters(): a router adds to its layer's row how often it has chosen
     /// each expert. Absent: nobody counts, in validation, generation and recomputation.
     Tensor counts = {};
+    /// Where LossHead::evaluate() writes what it knows of each token.
+    ScoredTokens scored = {};
     /// i32[1]: room for the largest magnitude of the gradient between blocks. Absent: nobody needs it.
     Tensor largest_of_gradient = {};
 };

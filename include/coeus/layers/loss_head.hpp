@@ -37,7 +37,8 @@ public:
     void forward(Ctx& c, Tensor x, Tensor labels) const;
     /// Returns the gradient of x, [T/P, D].
     Tensor backward(Ctx& c) const;
-    /// Only adds the scaled loss, without a z-loss.
+    /// Only adds the scaled loss, without a z-loss. Writes what it knows of each token, if the context asks
+    /// (Ctx::scored).
     void evaluate(Ctx& c, Tensor x, Tensor labels) const;
     /// Computes the logits [rows of x, V] (acc); not with tensor parallelism.
     void logits(Ctx& c, Tensor logits, Tensor x) const;
@@ -45,7 +46,8 @@ public:
 private:
     template <class Each>
     void for_each_chunk(Ctx& c, Tensor all, Tensor w, const Each& each) const;
-    void losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, double z) const;
+    void losses_of(Ctx& c, Tensor losses, Tensor at_label, Tensor dlogits, Tensor logits, Tensor labels,
+                   double z) const;
     const Storage* output_;
     WeightPart projection_;
     double weight_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunFolder: the folder of a run (job.dump_folder), with logs of the ranks, deck.toml, metrics.jsonl,
-// expert_loads.jsonl, TensorBoard files, checkpoints and report.html.
+// expert_loads.jsonl, evaluation.jsonl, TensorBoard files, checkpoints and report.html.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -15,6 +15,10 @@ namespace coeus {
 /// ConfigError, with option and folder, if a run on this host could not write one of its folders. Makes
 /// nothing.
 void require_writable_folders(const Config& config);
+
+/// The file with the results of `coeus evaluate` for checkpoints of the run: a JSON object for each step,
+/// task and metric.
+inline constexpr const char* evaluation_file = "evaluation.jsonl";
 
 class RunFolder {
 public:

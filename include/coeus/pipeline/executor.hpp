@@ -39,6 +39,8 @@ public:
 
     /// `exec` is that of the computation; its observers see the waits. It must outlive the executor.
     Executor(const LoweredTimetable& table, int rank, std::vector<Stage> stages, Exec& exec);
+    /// One that only evaluates: its two programs are the same.
+    Executor(const Placement& placement, int rank, std::vector<Stage> stages, Exec& exec);
 
     /// The program for the micro-batches of a local batch.
     const Program& training() const { return training_; }

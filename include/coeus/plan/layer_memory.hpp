@@ -30,7 +30,7 @@ struct LayerMemory {
 
 /// What the layers of a run compute, and how. The shapes are those of whole sequences and must be countable.
 struct TrainingPasses {
-    BatchShape training;    ///< a micro-batch
+    BatchShape training;    ///< a micro-batch; sequences 0: the model is only evaluated
     BatchShape validation;  ///< sequences 0: no validation
     Processor processor;
     ExchangeOptions exchanges = {};

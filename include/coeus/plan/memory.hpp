@@ -29,7 +29,7 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *cache = "key/value cache", *copies = "copies for checkpoints",
                             *snapshot = "in-memory snapshot", *libraries = "library buffers",
                             *nccl = "NCCL buffers (estimate)", *spare = "kept free",
-                            *offloading = "offloading buffers";
+                            *offloading = "offloading buffers", *scores = "scores of tokens";
 }  // namespace term
 
 /// The plan of a rank; all sizes are bytes per rank.

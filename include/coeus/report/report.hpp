@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports on one or several runs, from their metrics.jsonl, expert_loads.jsonl and deck.toml: an HTML page,
-// text for a terminal, CSV.
+// Reports on one or several runs, from their metrics.jsonl, evaluation.jsonl, expert_loads.jsonl and
+// deck.toml: an HTML page, text for a terminal, CSV.
 #pragma once
 
 #include "coeus/file/toml.hpp"
@@ -19,16 +19,23 @@ namespace coeus {
 /// below 1e-300 are 0.
 using MetricSeries = std::map<int64_t, double>;
 
+/// A metric of a task, from evaluation.jsonl.
+struct EvaluatedMetric {
+    std::string task, metric;
+    std::string field;  ///< of RunData::series: "arc_easy acc"
+};
+
 struct RunData {
     std::string name;  ///< shown in the report: the last parts of the folder's path
     std::filesystem::path folder;
     std::vector<std::string> fields;  ///< in the order of the file, without "step"
     std::map<std::string, MetricSeries> series;
-    LoadHistory expert_loads;          ///< from expert_loads.jsonl; empty if the file is absent
-    Goodput goodput;                   ///< from goodput.jsonl; 0 starts if there is no such file
-    std::vector<RunStart> starts;      ///< from goodput.jsonl too
-    std::vector<TomlEntry> deck;       ///< empty if the run has no deck.toml
-    std::vector<std::string> notices;  ///< problems of the files, one line each
+    std::vector<EvaluatedMetric> evaluations;  ///< in the order of the file; none if it is absent
+    LoadHistory expert_loads;                  ///< from expert_loads.jsonl; empty if the file is absent
+    Goodput goodput;                           ///< from goodput.jsonl; 0 starts if there is no such file
+    std::vector<RunStart> starts;              ///< from goodput.jsonl too
+    std::vector<TomlEntry> deck;               ///< empty if the run has no deck.toml
+    std::vector<std::string> notices;          ///< problems of the files, one line each
 
     /// Empty if the run has no such field. Besides those of the file there are:
     /// - total_tps: tokens per second of all ranks

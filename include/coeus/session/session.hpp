@@ -21,6 +21,8 @@ public:
     /// memory. Config, rank and `start_up` are borrowed. ConfigError as model_from_deck(), engine_options()
     /// and require_8_bit_products(). Collective, like every member that is not const.
     Session(const Config& config, Rank& rank, StartUp& start_up);
+    /// The same for a model that is only evaluated, whatever the deck's model is: see evaluation_options().
+    Session(const Config& config, Rank& rank, StartUp& start_up, const ModelConfig& model);
 
     const ModelConfig& model() const { return model_; }
     Engine& engine() { return engine_; }

@@ -20,6 +20,9 @@ namespace coeus {
 /// them. Chunks on GPUs are the smallest (session/chunk_choice.hpp).
 EngineOptions engine_options(const Config& config, const ModelConfig& model, const MeshShape& mesh, int rank,
                              const RankMachine& machine);
+/// The same for an engine that only evaluates and scores tokens, on batches of validation.
+EngineOptions evaluation_options(const Config& config, const ModelConfig& model, const MeshShape& mesh,
+                                 int rank, const RankMachine& machine);
 /// Processor::cudnn_bytes on a GPU, if cuDNN is found.
 int64_t cudnn_bytes(const Config& config);
 /// For planning: as if each rank had a GPU of its own and NCCL and cuDNN were installed. `architecture`: of

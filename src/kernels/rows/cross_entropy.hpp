@@ -25,6 +25,13 @@ COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width
     return largest + std::log(total);
 }
 
+/// The largest element of a row; -infinity for an empty row.
+template <class Team, class T>
+COEUS_HD Acc<T> largest_of_row(const Team& team, const T* logits, int64_t width) {
+    using A = Acc<T>;
+    return width == 0 ? -std::numeric_limits<A>::infinity() : team.template largest<A>(width, logits);
+}
+
 /// Loss of a token. A label outside the vocabulary gives NaN, which stops the run; the checks of the data
 /// reject such labels before.
 template <class A>

@@ -11,7 +11,9 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace coeus::report {
@@ -221,6 +223,27 @@ std::optional<XAxis> other_axis(const Chart& chart, const StepPlaces& other) {
     return XAxis{make_axis(first, last, Scale::linear, x_ticks), log_axis(first, last, 1, x_ticks)};
 }
 
+// A chart for each task: the accuracy, or the loss of a token.
+std::vector<Chart> charts_of_tasks(const std::vector<RunData>& runs, const std::vector<Place>& places) {
+    std::vector<Chart> charts;
+    std::set<std::string> drawn;
+    for (const RunData& run : runs)
+        for (const EvaluatedMetric& of_task : run.evaluations) {
+            const bool is_loss = of_task.metric == "loss";
+            if ((!is_loss && of_task.metric != "acc") || !drawn.insert(of_task.field).second) continue;
+            const std::string title = (is_loss ? "Loss of " : "Accuracy on ") + of_task.task;
+            const ChartKind kind = {.title = title.c_str(),
+                                    .unit = is_loss ? "nats per token" : "",
+                                    .short_unit = "",
+                                    .field = of_task.field.c_str(),
+                                    .validation_field = nullptr,
+                                    .range = ChartKind::Range::tight,
+                                    .noisy = false};
+            charts.push_back(make_chart(kind, "step", runs, places));
+        }
+    return charts;
+}
+
 struct TimeUnit {
     double seconds;
     const char* name;
@@ -272,13 +295,14 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
         times.push_back(along(run));
     }
     std::vector<Chart> charts;
+    for (const ChartKind& kind : over_steps)
+        if (std::string_view(kind.field) != total_tps || !have_one_rank(runs))
+            charts.push_back(make_chart(kind, "step", runs, steps));
+    const std::vector<Chart> of_tasks = charts_of_tasks(runs, steps);
+    charts.insert(charts.begin() + 1, of_tasks.begin(), of_tasks.end());
     const std::vector<StepPlaces> others = other_places_of(runs);
-    for (const ChartKind& kind : over_steps) {
-        if (std::string_view(kind.field) == total_tps && have_one_rank(runs)) continue;
-        charts.push_back(make_chart(kind, "step", runs, steps));
-        for (const StepPlaces& other : others)
-            charts.back().other_x.push_back(other_axis(charts.back(), other));
-    }
+    for (Chart& chart : charts)
+        for (const StepPlaces& other : others) chart.other_x.push_back(other_axis(chart, other));
     if (runs.size() > 1) {
         ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";

@@ -365,6 +365,14 @@ void add_log_sum_exp(Exec&, Tensor lse, Tensor parts) {
     }
 }
 
+void largest_of_rows(Exec&, Tensor largest, Tensor logits) {
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        double most = -std::numeric_limits<double>::infinity();
+        for (int64_t j = 0; j < logits.cols(); ++j) most = std::max(most, at(logits, t, j));
+        set(largest, t, 0, most);
+    }
+}
+
 void cross_entropy(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
                    Tensor lse, Tensor at_label, VocabularyPart part, double weight, double z_weight,
                    const StepScalars& s) {
@@ -492,6 +500,7 @@ const Kernels& naive_kernels() {
         .swiglu_backward = swiglu_backward,
         .log_sum_exp = log_sum_exp,
         .add_log_sum_exp = add_log_sum_exp,
+        .largest_of_rows = largest_of_rows,
         .cross_entropy = cross_entropy,
         .cast = cast,
         .add = add,

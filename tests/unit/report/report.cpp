@@ -340,6 +340,29 @@ TEST_CASE("report: many values are thinned without losing a peak, and their mean
     CHECK(peaks == 1);
 }
 
+TEST_CASE("report: results of evaluations are curves beside the loss") {
+    const TemporaryFolder folder;
+    const std::string run = make_run(folder / "run", losses(3));
+    const auto line = [](int64_t step, const char* task, const char* metric, double value) {
+        return fmt::format(R"({{"step":{},"task":"{}","metric":"{}","value":{},"lines":4}})"
+                           "\n",
+                           step, task, metric, value);
+    };
+    // the later result of a step counts, and a line that is cut off does not
+    write_file(folder / "run/evaluation.jsonl",
+               line(1, "arc_easy", "acc", 0.5) + line(1, "arc_easy", "acc_norm", 0.25) +
+                   line(2, "arc_easy", "acc", 0.125) + line(2, "arc_easy", "acc", 0.75) +
+                   line(2, "books", "loss", 3.5) + R"({"step":3,"task":"arc)");
+    const std::vector<RunData> runs = read_runs({run});
+    CHECK(runs[0].of("arc_easy acc") == MetricSeries{{1, 0.5}, {2, 0.75}});
+    CHECK(runs[0].of("books loss") == MetricSeries{{2, 3.5}});
+    const std::string html = report_html(runs);
+    CHECK(is_balanced(html));
+    CHECK_THAT(html, Contains("Accuracy on arc_easy") && Contains("Loss of books"));
+    CHECK(html.find("Accuracy on arc_easy") < html.find("Gradient norm"));
+    CHECK_THAT(report_csv(runs), Contains("arc_easy acc_norm") && Contains(",0.75,"));
+}
+
 TEST_CASE("report: gradient norms over several decades are drawn on a log scale") {
     const TemporaryFolder folder;
     std::string wide, narrow, zero;

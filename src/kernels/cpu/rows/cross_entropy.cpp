@@ -74,6 +74,16 @@ void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
     });
 }
 
+void Cpu::largest_of_rows(Exec& exec, Tensor largest, Tensor logits) {
+    require(largest.count() == logits.rows(), "largest of rows: needs one result for each row");
+    dispatch(logits.dtype, [&]<class T>(T) {
+        const Rows<Acc<T>> results = rows_of<Acc<T>>(largest);
+        parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
+            *results[t] = largest_of_row(Lane(), logits.row<const T>(t), logits.cols());
+        });
+    });
+}
+
 void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits,
                         Tensor labels, Tensor lse, Tensor at_label, VocabularyPart part, double weight,
                         double z_weight, const StepScalars& scalars) {

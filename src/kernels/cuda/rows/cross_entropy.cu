@@ -29,6 +29,14 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
     grid_team().each(rows, [=](int64_t t) { lse[t] = add_log_sum_exp_at(parts, count, t); });
 }
 
+template <class T>
+__global__ void largest_of_rows_kernel(Rows<Acc<T>> largest, Rows<const T> logits, int64_t width) {
+    const BlockTeam team(shared_memory());
+    const int64_t t = blockIdx.x;
+    const Acc<T> found = largest_of_row(team, logits[t], width);
+    if (team.first()) *largest[t] = found;
+}
+
 // See Kernels::cross_entropy.
 template <class T>
 struct CrossEntropy {
@@ -93,6 +101,14 @@ void Cuda::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
     require(lse.count() == parts.cols(), "log sum exp: parts and sum differ in length");
     launch(exec, "add_log_sum_exp", {blocks_for(div_ceil(lse.count(), 256))}, add_log_sum_exp_kernel<float>,
            lse.as<float>(), rows_of<const float>(parts), parts.rows(), lse.count());
+}
+
+void Cuda::largest_of_rows(Exec& exec, Tensor largest, Tensor logits) {
+    require(largest.count() == logits.rows(), "largest of rows: needs one result for each row");
+    dispatch(logits.dtype, [&]<class T>(T) {
+        launch(exec, "largest_of_rows", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
+               largest_of_rows_kernel<T>, rows_of<Acc<T>>(largest), rows_of<const T>(logits), logits.cols());
+    });
 }
 
 void Cuda::cross_entropy(Exec& exec, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits,

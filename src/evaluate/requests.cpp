@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/evaluate/requests.hpp"
+
+#include "coeus/base/counted.hpp"
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/base/utf8.hpp"
+#include "coeus/data/token_file.hpp"
+#include "coeus/file/byte_stream.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/file/raw_file.hpp"
+#include "text_size.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<int32_t>;
+
+// Ids of texts, as lm-evaluation-harness has them.
+class PairEncoder {
+public:
+    PairEncoder(const Tokenizer& tokenizer, AddBos add_bos) : tokenizer_(tokenizer), add_bos_(add_bos) {
+        const std::optional<int32_t> prefix = tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id();
+        if (!prefix)
+            throw ConfigError(
+                "the tokenizer {} has neither BOS nor EOS, one of which must be before a text that has no "
+                "context; name one of them in its tokenizer_config.json",
+                tokenizer.folder());
+        prefix_ = *prefix;
+        before_ = tokenizer.own_ends().before;
+        if (add_bos == AddBos::always && before_.empty() && tokenizer.bos_id())
+            before_ = {*tokenizer.bos_id()};
+        if (add_bos == AddBos::never) before_.clear();
+    }
+
+    /// All white space at the end of the context belongs to the continuation. The ids of the continuation are
+    /// what the ids of the whole text have more than those of the context.
+    Request pair(const std::string& context, const std::string& continuation) const {
+        if (context.empty()) return after_nothing(continuation);
+        const size_t end = end_without_white_space(context);
+        if (end == 0) return after_nothing(context + continuation);
+        Request request;
+        request.context = of_text(context.substr(0, end));
+        const Ids whole = of_text(context + continuation);
+        const size_t first = std::min(request.context.size(), whole.size());
+        request.continuation.assign(whole.begin() + int64_t(first), whole.end());
+        return request;
+    }
+
+    /// A document, which is scored from its first id on.
+    Request document(const std::string& text) const {
+        return {.context = {prefix_},
+                .continuation = add_bos_ == AddBos::always ? of_text(text) : tokenizer_.encode(text)};
+    }
+
+    int32_t prefix() const { return prefix_; }
+
+private:
+    Ids of_text(const std::string& text) const {
+        Ids ids = tokenizer_.encode(text);
+        if (!before_.empty() && (ids.empty() || ids.front() != before_.front()))
+            ids.insert(ids.begin(), before_.begin(), before_.end());
+        return ids;
+    }
+    Request after_nothing(const std::string& continuation) const {
+        Ids ids = tokenizer_.encode(continuation);
+        if (!ids.empty() && ids.front() == prefix_) ids.erase(ids.begin());
+        return {.context = {prefix_}, .continuation = std::move(ids)};
+    }
+
+    const Tokenizer& tokenizer_;
+    AddBos add_bos_;
+    int32_t prefix_ = 0;
+    Ids before_;
+};
+
+std::string text_of_file(const std::string& file) {
+    if (const auto foreign = foreign_content(file))
+        throw ConfigError("{} is {}; it must be text, JSON Lines or a token file", file, *foreign);
+    const std::unique_ptr<ByteStream> stream = open_stream(file);
+    std::string text, block(1 << 20, '\0');
+    for (size_t read = 0; (read = stream->read(block.data(), block.size())) > 0;) text.append(block, 0, read);
+    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+    if (const size_t valid = valid_utf8_prefix(text); valid < text.size())
+        throw ConfigError("{} is not UTF-8 at byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", file,
+                          valid + 1);
+    return text;
+}
+
+bool is_packed(const fs::path& path) {
+    return packing_of_name(path.string()) != Packing::none;
+}
+
+bool is_json(fs::path file) {
+    if (is_packed(file)) file = file.stem();
+    const std::string extension = file.extension().string();
+    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+}
+
+// "tasks/arc_easy.jsonl.gz": "arc_easy"
+std::string task_of_file(fs::path file) {
+    if (is_packed(file)) file = file.stem();
+    return file.stem().string();
+}
+
+constexpr const char* known_forms =
+    "\"query\", \"choices\" and \"gold\"; or \"context_options\", \"continuation\" and \"gold\"; or "
+    "\"context\" and \"continuation\"; or \"text\"";
+
+TaskKind kind_of(const JsonView& line) {
+    if (line.contains("choices")) return TaskKind::multiple_choice;
+    if (line.contains("context_options")) return TaskKind::schema;
+    if (line.contains("continuation")) return TaskKind::continuation;
+    if (line.contains("text")) return TaskKind::document;
+    std::vector<std::string> fields;
+    for (const auto& [name, value] : line.items()) fields.push_back('"' + printable(name) + '"');
+    throw ConfigError("{}: has {}; a line must have {}", line.file(),
+                      fields.empty() ? "no fields" : "the fields " + join(fields, ", "), known_forms);
+}
+
+class Reader {
+public:
+    Reader(const Tokenizer& tokenizer, const RequestOptions& options)
+        : tokenizer_(tokenizer), options_(options), encoder_(tokenizer, options.add_bos) {}
+
+    void read(const std::string& file) {
+        require_file(file);
+        if (is_token_file(file))
+            read_token_file(file);
+        else if (is_json(file))
+            read_lines(file);
+        else
+            add_document(task(task_of_file(file), file, TaskKind::document), text_of_file(file),
+                         {.number = 1});
+    }
+    std::vector<Task> tasks() && { return std::move(tasks_); }
+
+private:
+    Task& task(const std::string& name, const std::string& file, TaskKind kind) {
+        const auto known = std::ranges::find(tasks_, name, &Task::name);
+        if (known == tasks_.end()) return tasks_.emplace_back(Task{name, file, kind});
+        if (known->file != file)
+            throw ConfigError(
+                "{} and {} both have a task named \"{}\"; rename a file, or set \"task\" in its lines",
+                known->file, file, printable(name));
+        if (known->kind != kind)
+            throw ConfigError(
+                "{}: the lines of the task \"{}\" are of different kinds; set another \"task\" in those of "
+                "one kind",
+                file, printable(name));
+        return *known;
+    }
+
+    bool has_enough(int64_t lines) const { return options_.limit > 0 && lines >= options_.limit; }
+
+    void read_lines(const std::string& file) {
+        const std::string all = text_of_file(file);
+        int64_t number = 0, lines = 0;
+        for (size_t begin = 0; begin < all.size() && !has_enough(lines);) {
+            const size_t end = std::min(all.find('\n', begin), all.size());
+            const std::string_view line = std::string_view(all).substr(begin, end - begin);
+            begin = end + 1;
+            ++number;
+            if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+            ++lines;
+            const JsonDocument document = JsonDocument::parse(line, fmt::format("{}, line {}", file, number));
+            add_line(document.root(), file, number);
+        }
+        if (lines == 0) throw ConfigError("{} has no lines", file);
+    }
+
+    void add_line(const JsonView& json, const std::string& file, int64_t number) {
+        if (!json.is_object()) json.reject(fmt::format("must be an object with {}", known_forms));
+        const TaskKind kind = kind_of(json);
+        Task& in = task(json.string("task", task_of_file(file)), file, kind);
+        TaskLine line = {.number = number};
+        if (const auto id = json.find("id")) line.id = id->value().text();
+        const auto ask = [&](const std::string& context, const std::string& delimiter,
+                             const std::string& text) {
+            if (text.empty()) throw ConfigError("{}: a choice or continuation is empty", json.file());
+            Request request = encoder_.pair(context, delimiter + text);
+            request.size = size_of_text(text);
+            require_fits(request, in, json.file());
+            line.requests.push_back(std::move(request));
+        };
+        const std::string delimiter = json.string("delimiter", options_.delimiter);
+        switch (kind) {
+            case TaskKind::multiple_choice:
+                for (const std::string& choice : json["choices"].strings())
+                    ask(json.string("query"), delimiter, choice);
+                break;
+            case TaskKind::schema:
+                for (const std::string& context : json["context_options"].strings())
+                    ask(context, delimiter, json.string("continuation"));
+                break;
+            case TaskKind::continuation: ask(json.string("context"), "", json.string("continuation")); break;
+            case TaskKind::document: add_document(in, json.string("text"), std::move(line)); return;
+        }
+        if (kind != TaskKind::continuation) line.gold = json.integer("gold");
+        if (line.gold < 0 || line.gold >= int64_t(line.requests.size()))
+            throw ConfigError("{}: gold = {}: must be from 0 to {}, the number of one of the {}", json.file(),
+                              line.gold, int64_t(line.requests.size()) - 1,
+                              counted(int64_t(line.requests.size()), "choice"));
+        in.lines.push_back(std::move(line));
+    }
+
+    void require_fits(const Request& request, const Task& of, const std::string& place) const {
+        const auto count = int64_t(request.continuation.size());
+        if (count == 0)
+            throw ConfigError("{}: a continuation of the task \"{}\" has no tokens of its own", place,
+                              printable(of.name));
+        if (count > options_.context)
+            throw ConfigError(
+                "{}: a continuation of the task \"{}\" has {} tokens, but the context only {}; set --context "
+                "to at least {}, or remove the line",
+                place, printable(of.name), count, options_.context, count);
+    }
+
+    void add_document(Task& in, const std::string& text, TaskLine line) {
+        Request request = encoder_.document(text);
+        request.size = size_of_text(text);
+        add_document(in, std::move(request), std::move(line));
+    }
+    static void add_document(Task& in, Request request, TaskLine line) {
+        if (request.continuation.empty()) {
+            ++in.without_tokens;
+            return;
+        }
+        line.requests.push_back(std::move(request));
+        in.lines.push_back(std::move(line));
+    }
+
+    void read_token_file(const std::string& name) {
+        TokenFile file{fs::path(name)};
+        if (const std::string& hash = file.tokenizer_hash(); !hash.empty() && !tokenizer_.has_hash(hash))
+            throw ConfigError(
+                "{} was made with another tokenizer ({}) than {} ({}); give its tokenizer with --tokenizer, "
+                "or "
+                "make it again with `coeus tokenize`",
+                name, hash, tokenizer_.folder(), tokenizer_.hash());
+        file.check_vocabulary(tokenizer_.vocab_size());
+        Task& in = task(task_of_file(name), name, TaskKind::document);
+        for (int64_t document = 0; document < file.num_documents() && !has_enough(document); ++document)
+            add_document(in, stored(file, document), {.number = document + 1});
+    }
+
+    // A document as it is in the file: its BOS is the context, and special tokens have no bytes.
+    Request stored(const TokenFile& file, int64_t document) const {
+        const int64_t first = file.document_begin(document), end = document + 1 < file.num_documents()
+                                                                       ? file.document_begin(document + 1)
+                                                                       : file.num_tokens();
+        Request request = {.context = {encoder_.prefix()}, .continuation = Ids(size_t(end - first))};
+        Ids& ids = request.continuation;
+        file.read(first, ids);
+        file.require_in_vocabulary(first, ids, tokenizer_.vocab_size());
+        const int64_t skipped = !ids.empty() && ids.front() == encoder_.prefix() ? 1 : 0;
+        ids.erase(ids.begin(), ids.begin() + skipped);
+        Ids scored = ids;
+        if (file.has_loss_mask()) {
+            request.counts.resize(ids.size());
+            for (size_t i = 0; i < ids.size(); ++i)
+                request.counts[i] = file.is_label(first + skipped + int64_t(i)) ? 1 : 0;
+            scored.clear();
+            for (size_t i = 0; i < ids.size(); ++i)
+                if (request.counts[i] != 0) scored.push_back(ids[i]);
+            if (scored.empty()) ids.clear();  // no token of the document counts
+        }
+        request.size = size_of_text(tokenizer_.decode(scored, true));
+        return request;
+    }
+
+    const Tokenizer& tokenizer_;
+    const RequestOptions& options_;
+    PairEncoder encoder_;
+    std::vector<Task> tasks_;
+};
+
+}  // namespace
+
+std::vector<Task> read_tasks(const std::vector<std::string>& files, const Tokenizer& tokenizer,
+                             const RequestOptions& options) {
+    Reader reader(tokenizer, options);
+    for (const std::string& file : files) reader.read(file);
+    std::vector<Task> tasks = std::move(reader).tasks();
+    if (std::ranges::all_of(tasks, [](const Task& task) { return task.lines.empty(); }))
+        throw ConfigError("{}: there is nothing to score: no document has tokens", join(files, ", "));
+    return tasks;
+}
+
+}  // namespace coeus

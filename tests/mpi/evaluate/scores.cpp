@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meshes over every axis score the requests of golden/evaluate as lm-evaluation-harness does, and their
+// losses of tokens are those of one rank.
+#include "support/catch.hpp"
+#include "support/golden.hpp"
+#include "support/golden_evaluation.hpp"
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double tolerance = 1e-9;  // golden/README.md, "evaluate": on a mesh
+
+void compare_on(const MeshShape& shape, const fs::path& file) {
+    Mesh mesh(Communicator::world("world"), shape);
+    CAPTURE(shape.text(), file.stem().string());
+    GoldenEvaluation evaluation(file, mesh);
+    // rank 0 alone knows the tasks
+    const std::vector<Task> all = evaluation.tasks(AddBos::always),
+                            known = mesh.world().rank() == 0 ? all : std::vector<Task>{};
+    Scoring scoring(known, evaluation.options(evaluation.context()), mesh.world());
+    scoring.run(evaluation.engine());
+    const JsonView part = evaluation.document().root()["add_bos_token=true"];
+    for (const TaskResult& result : results_of(all, scoring)) {
+        CAPTURE(result.task->name);
+        const std::vector<double> wanted = golden_scores(part, result.task->name, "");
+        REQUIRE(wanted.size() == result.scores.size());
+        for (size_t i = 0; i < wanted.size(); ++i)
+            CHECK(relatively_close(result.scores[i].log_probability, wanted[i], tolerance));
+        if (result.task->kind == TaskKind::document) continue;
+        size_t next = 0;
+        for (const JsonView& line : part[result.task->name]["scores"].elements())
+            for (const JsonView& choice : line.elements())
+                CHECK(result.scores[next++].greedy == (choice[size_t(1)].integer() == 1));
+    }
+    const Engine& engine = evaluation.engine();
+    CHECK(engine.used().temporaries <= engine.layer_memory().temporaries);
+}
+
+}  // namespace
+
+TEST_CASE("evaluate: every mesh gives the scores of lm-evaluation-harness") {
+    const int ranks = Communicator::world("world").size();
+    const std::vector<fs::path> files = golden_evaluations();
+    size_t next = 0;
+    unsigned axes = 0;  // that were compared
+    // each mesh with the next model that it can divide
+    for (const MeshShape& shape : meshes_of(ranks, {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
+        size_t tried = 0;
+        while (tried < files.size() && !GoldenEvaluation::fits(files[next++ % files.size()], shape)) ++tried;
+        if (tried == files.size()) continue;  // such as four ranks for two heads of keys
+        compare_on(shape, files[(next - 1) % files.size()]);
+        for (const Axis axis : all_axes)
+            if (shape.degree(axis) > 1) axes |= axis;
+    }
+    CHECK(axes == (axis::pp | axis::dp_shard | axis::cp | axis::tp));
+}
