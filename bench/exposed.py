@@ -24,6 +24,7 @@ P = "--parallelism."
 SHARD, TP, CP, PP, EP = (P + name for name in (
     "data_parallel_shard_degree=", "tensor_parallel_degree=", "context_parallel_degree=", "pipeline_parallel_degree=",
     "expert_parallel_degree="))
+LOCAL, HALVES = "--training.local_batch_size=", P + "expert_parallel_overlap=true"
 LLAMA = "tests/data/roofline/roofline_d.toml"  # 256 sequences of 8192 tokens a step
 STAGES = [f"{PP}4", f"{SHARD}2", "--training.local_batch_size=16"]
 # name, deck, ranks, options
@@ -48,8 +49,12 @@ MESHES = [
     ("8B, 2 nodes, replicas 2, FSDP 8", LLAMA, 16, [f"{P}data_parallel_replicate_degree=2"]),
     ("8B, 2 nodes, FSDP 2, TP 8", LLAMA, 16, [f"{SHARD}2", f"{TP}8"]),
     ("DeepSeek 16B, FSDP 8, EP 8", "inputs/deepseek_v3_16b.toml", 8, []),
+    ("DeepSeek 16B, FSDP 8, EP 8, halves in turn", "inputs/deepseek_v3_16b.toml", 8, [HALVES]),
     ("DeepSeek 16B, FSDP 8, EP 1", "inputs/deepseek_v3_16b.toml", 8, [f"{EP}1"]),
     ("Qwen 30B, 2 nodes, FSDP 16, EP 8", "inputs/qwen3_30b_a3b.toml", 16, []),
+    ("Qwen 30B, 2 nodes, FSDP 16, EP 8, local batch 2", "inputs/qwen3_30b_a3b.toml", 16, [f"{LOCAL}2"]),
+    ("Qwen 30B, 2 nodes, FSDP 16, EP 8, local batch 2, halves in turn", "inputs/qwen3_30b_a3b.toml", 16,
+     [f"{LOCAL}2", HALVES]),
 ]
 
 

@@ -210,6 +210,29 @@ void check_parallelism(Errors& errors, const Config& config) {
                   round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
+// What two halves of a local batch in turn need.
+void check_halves(Errors& errors, const Config& config) {
+    const auto& p = config.parallelism;
+    if (!p.expert_parallel_overlap) return;
+    const std::string begin = "parallelism.expert_parallel_overlap = true: ";
+    errors.demand(p.expert_parallel_degree > 1,
+                  "{}is for experts that several ranks divide, but parallelism.expert_parallel_degree = 1; "
+                  "set a degree of at least 2, or remove the option",
+                  begin);
+    errors.demand(
+        p.pipeline_parallel_degree == 1,
+        "{}is for a run without a pipeline, but parallelism.pipeline_parallel_degree = {}; choose "
+        "parallelism.pipeline_parallel_schedule = \"DualPipeV\", whose pairs overlap, and remove the option",
+        begin, p.pipeline_parallel_degree);
+    const int64_t local = config.training.local_batch_size;
+    errors.demand(local % 2 == 0,
+                  "{}divides a local batch into two halves, but training.local_batch_size = {}; the nearest "
+                  "valid value is {}",
+                  begin, local, local + 1);
+    errors.demand(!config.training.enable_cpu_offload,
+                  "{}does not work with training.enable_cpu_offload = true; remove one of the two", begin);
+}
+
 // Only one option may determine the number or the content of the stages.
 void check_stages(Errors& errors, const Config::Parallelism& p) {
     const Config::Parallelism usual;
@@ -331,6 +354,7 @@ void check(const Config& config, const DeckRules& rules, Errors& errors) {
     check_training(errors, config);
     check_parallelism(errors, config);
     check_stages(errors, config.parallelism);
+    check_halves(errors, config);
     check_activation_checkpoint(errors, config.activation_checkpoint);
     check_checkpoint(errors, config.checkpoint);
     check_guards(errors, config.guards);

@@ -57,7 +57,10 @@ std::vector<Option> job_options() {
             "Attention kernels on a GPU. `own`: those of Coeus, on Hopper with a backward by `wgmma`. `mma`: "
             "those of Coeus that every GPU has. `cudnn`: cuDNN's in the cases that it supports (bfloat16, no "
             "mask but the causal one), else `own`. `cudnn_forward`: as `cudnn`, but gradients as `own`, "
-            "which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found")
+            "which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found, but on Hopper the faster of "
+            "its "
+            "gradients and those of `own`, which rank 0 measures once for each shape and keeps (see "
+            "`kernels.autotune`)")
             .one_of({"auto", "own", "mma", "cudnn", "cudnn_forward"}),
         works(COEUS_FIELD(kernels.deterministic), to_run,
               "Use only kernels that give the same bits each time. `false`: on a GPU, cuDNN may compute the "

@@ -67,10 +67,11 @@ EngineOptions complete(const ModelConfig& config, const EngineOptions& asked) {
             "the parts of a pipeline must be the whole model, one after the other");
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
             "a local batch must divide evenly into micro-batches");
+    const bool halves = pipeline.timetable.has_halves(),
+               keeps = options.gather.weights == Keep::all && options.gather.gradients == Keep::all;
     options.overlap_pairs = options.overlap_pairs && options.mesh.ep > 1 && pipeline.timetable.has_pairs() &&
-                            !options.types.offload &&
-                            (options.mesh.size(axis::fsdp) == 1 ||
-                             (options.gather.weights == Keep::all && options.gather.gradients == Keep::all));
+                            !options.types.offload && (halves || keeps || options.mesh.size(axis::fsdp) == 1);
+    options.gather.in_use = halves && options.overlap_pairs ? 2 : 1;
     options.exchanges.expert_blocks = options.expert_blocks.value_or(options.graphs) && options.mesh.ep > 1;
     if (!options.chunk_bytes)
         options.chunk_bytes =

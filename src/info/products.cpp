@@ -25,7 +25,7 @@ struct Folder {
 std::optional<cuda::KeptAlgorithm> read(const fs::path& file) {
     std::optional<cuda::KeptAlgorithm> kept = cuda::KeptAlgorithm::read(file);
     const bool is_whole = kept && cuda::file_name_of(kept->problem) == file.filename().string() &&
-                          cuda::operations_of(kept->problem);
+                          (cuda::operations_of(kept->problem) || !cuda::backward_in(*kept).empty());
     return is_whole ? kept : std::nullopt;
 }
 
@@ -50,8 +50,9 @@ std::map<fs::path, Folder> read_folders(const fs::path& root) {
     return folders;
 }
 
-/// Eight digits, the same for equal algorithms.
+/// Which backward of attention; for products eight digits, the same for equal algorithms.
 std::string algorithm_name(const cuda::KeptAlgorithm& kept) {
+    if (std::string backward = cuda::backward_in(kept); !backward.empty()) return backward;
     uint64_t hash = 0xcbf29ce484222325;
     for (const uint64_t word : kept.algorithm) hash = (hash ^ word ^ word >> 32) * 0x100000001b3;
     return fmt::format("{:08x}", uint32_t(hash ^ hash >> 32));
@@ -68,7 +69,8 @@ void show(const fs::path& path, const Folder& folder) {
     for (const auto& [name, kept] : folder.kept) {
         std::string speed = "-", time = "-", watts = "-", clock = "-", date = "-", host = "-", driver = "-";
         if (const auto& timing = kept.timing) {
-            speed = fmt::format("{:.1f}", 1e-12 * *cuda::operations_of(kept.problem) / timing->seconds);
+            if (const auto operations = cuda::operations_of(kept.problem))
+                speed = fmt::format("{:.1f}", 1e-12 * *operations / timing->seconds);
             time = fmt::format("{:.4f}", 1e3 * timing->seconds);
             if (const auto& steady = timing->steady; steady && steady->watts > 0)
                 watts = fmt::format("{}", steady->watts), clock = fmt::format("{}", steady->megahertz);

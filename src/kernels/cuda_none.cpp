@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/kernels/cudnn.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "coeus/kernels/measured_backward.hpp"
 #include "coeus/kernels/own_attention.hpp"
 #include "coeus/kernels/product_options.hpp"
 
@@ -27,6 +28,16 @@ std::string use_cudnn(Exec&) {
 AttentionKernel choose_kernel(Exec&, const AttentionCall&) {
     return {};
 }
+
+bool has_two_backwards(Exec&, const AttentionCall&) {
+    return false;
+}
+
+std::optional<MeasuredBackward> measured_backward(Exec&, const AttentionCall&) {
+    return {};
+}
+
+void take_own_backward(Exec&, const AttentionCall&, const std::string&) {}
 
 void use_own_attention(Exec&) {}
 

@@ -99,29 +99,45 @@ void Executor::receive(const ProgramStep& step, const Flow& flow) {
 }
 
 // The computation of a step has its turn.
-void Executor::begin(const ProgramStep& step) {
-    running_ = &step;
+void Executor::begin(Turn& turn) {
+    running_ = &turn;
+    const ProgramStep& step = *turn.step;
     const Stage& stage = stages_[size_t(step.stage)];
     stage.expect_last_uses(last_ && step.last_use);
+    stage.expect_other_half(turns_ && step.is_half && step.pairs_with_next);
     const bool forward_follows = step.forward_next >= 0 && !(last_ && step.is_last);
     stage.expect_forward(forward_follows ? &stages_[size_t(step.forward_next)] : nullptr);
 }
 
+void Executor::take_turns_in_pairs() {
+    turns_ = std::make_unique<Turns>();
+    for (Stage& stage : stages_) stage.set_before_segments([this] { begin_segment(); });
+}
+
 void Executor::other_of_pair() {
     if (!turns_ || !turns_->are_taken()) return;
-    const ProgramStep& step = *running_;
+    Turn& here = *running_;
+    here.has_changed = true;
     messages_->progress();
     if (action_observer_) action_observer_->end_action();
     turns_->change();
-    begin(step);  // after the other one's turn
-    if (action_observer_) action_observer_->begin_action(step.action);
+    begin(here);  // after the other one's turn
+    if (action_observer_) action_observer_->begin_action(here.step->action);
+}
+
+// So the halves are never more than one segment apart, and two units at a time are in use.
+void Executor::begin_segment() {
+    if (!running_ || !running_->step->is_half) return;
+    if (!running_->has_changed) other_of_pair();
+    running_->has_changed = false;
 }
 
 template <class Compute>
 void Executor::run_step(const ProgramStep& step, const Flow& flow, const ContextOf& context,
                         const Compute& compute, bool paired) {
     const Action& action = step.action;
-    begin(step);
+    Turn turn = {.step = &step};
+    begin(turn);
     const ObservedAction noted(action_observer_, action);
     const NamedRange range("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
                            action.microbatch);
@@ -148,13 +164,15 @@ void Executor::run(const Program& program, const Flow& flow, const ContextOf& co
         const Action& action = step.action;
         wait(step.after);
         if (turns_ && step.pairs_with_next) {
-            const ProgramStep& backward = program.steps[++i];
-            wait(backward.after);
+            const ProgramStep& next = program.steps[++i];
+            wait(next.after);
             const NamedRange::Silence names_overlap;
-            // the backward begins: its first exchange is under way while the forward computes attention
-            turns_->run([&] { run_step(backward, flow, context, compute, false); },
-                        [&] { run_step(step, flow, context, compute, true); });
-            end_frame(backward);
+            // a backward begins: its first exchange is under way while the forward computes attention
+            const ProgramStep &first = step.is_half ? step : next, &second = step.is_half ? next : step;
+            turns_->run([&] { run_step(first, flow, context, compute, false); },
+                        [&] { run_step(second, flow, context, compute, true); });
+            end_frame(first);
+            end_frame(second);
             messages_->progress();
         } else if (action.computes()) {
             run_step(step, flow, context, compute, false);

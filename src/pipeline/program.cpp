@@ -31,17 +31,23 @@ public:
         program_.runs_whole.resize(program_.stages.size());
         program_.runs_halves.resize(program_.stages.size());
         program_.runs_paired.resize(program_.stages.size());
+        program_.runs_paired_backwards.resize(program_.stages.size());
         for (int slot = 0; slot < slots; ++slot) free_slots_.push_back({slot, -1});
         flows_.resize(size_t(table.stages()) * size_t(table.microbatches));
     }
 
-    void add(const Action& action, bool with_next, bool pairs_with_next) {
+    // `cell`: with the action.
+    void add(const Action& action, bool with_next, const Cell& cell) {
+        const bool pairs_with_next = cell.is_pair() && &action == cell.begin();
         ProgramStep step = {
             .action = action,
             .stage = int(std::ranges::find(program_.stages, action.stage) - program_.stages.begin()),
             .with_next = with_next,
-            .pairs_with_next = pairs_with_next};
-        if (pairs_with_next) program_.runs_paired[size_t(step.stage)] = true;
+            .pairs_with_next = pairs_with_next,
+            .is_half = cell.is_halves()};
+        if (pairs_with_next)
+            (action.kind == ActionKind::forward ? program_.runs_paired
+                                                : program_.runs_paired_backwards)[size_t(step.stage)] = true;
         switch (action.kind) {
             case ActionKind::forward: forward(step); break;
             case ActionKind::backward:
@@ -232,8 +238,7 @@ Program written(const LoweredTimetable& table, int rank, const std::vector<bool>
     const auto write = [&](int slots) {
         ProgramWriter writer(table, rank, slots);
         for (size_t i = 0; i < row.size(); ++i)
-            for (const Action& action : row[i])
-                writer.add(action, together[i], row[i].is_pair() && &action == row[i].begin());
+            for (const Action& action : row[i]) writer.add(action, together[i], row[i]);
         return writer.program();
     };
     const Program counted = write(0);

@@ -21,6 +21,11 @@ bool Timetable::has_pairs() const {
     return std::ranges::any_of(rows, [](const Row& row) { return std::ranges::any_of(row, &Cell::is_pair); });
 }
 
+bool Timetable::has_halves() const {
+    return std::ranges::any_of(rows,
+                               [](const Row& row) { return std::ranges::any_of(row, &Cell::is_halves); });
+}
+
 Placement Placement::loop(const PipelineShape& shape) {
     std::vector<int> ranks(size_t(shape.stages()));
     for (int s = 0; s < shape.stages(); ++s) ranks[size_t(s)] = s % shape.ranks;
@@ -64,6 +69,11 @@ Timetable Schedule::timetable(const PipelineShape& shape) const {
 
 Timetable one_stage() {
     return pipeline::one_f_one_b.timetable({});
+}
+
+Timetable two_halves() {
+    const auto both = [](ActionKind kind) { return Cell(Action{kind, 0, 0}, Action{kind, 0, 1}); };
+    return {"two halves", Placement({0}), 2, {{both(ActionKind::forward), both(ActionKind::backward)}}};
 }
 
 const std::vector<Schedule>& schedules() {

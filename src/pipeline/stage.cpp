@@ -72,6 +72,7 @@ Flow Stage::forward(Ctx& c, Flow in) const {
     Flow flow;
     if (first_trained() > 0) flow = without_backward(c, in, first_trained());
     for (size_t s = first_trained(); s < part_.last; ++s) {
+        before_segment(s == part_.first);
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} forward", segment.name);
         if (s + 1 == model_->segments().size()) c.inputs.expect_recall(c);
@@ -90,6 +91,7 @@ Flow Stage::backward(Ctx& c, Flow gradient) const {
     Ctx with_room = c;
     if (has_gradients_with_one_scale()) with_room.largest_of_gradient = c.temp.alloc(Dtype::i32, {1});
     for (size_t s = part_.last; s-- > first_trained();) {
+        before_segment(s + 1 == part_.last);
         const Segment& segment = model_->segments()[s];
         const NamedRange range("{} backward", segment.name);
         if (segment.objective) {
@@ -130,6 +132,7 @@ Flow Stage::without_backward(Ctx& c, Flow in, size_t end) const {
     Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.shape()) : in);
     if (!reads_batch) cast_flow(c, flow, in);
     for (size_t s = part_.first; s < end; ++s) {
+        before_segment(s == part_.first);
         const Segment& segment = model_->segments()[s];
         const WithoutBackward kept(c.frame);
         const WeightLease weights(gathered_, segment.unit);

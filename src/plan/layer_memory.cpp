@@ -131,9 +131,13 @@ private:
                         stage.backward_weight(c);
                     }).flops;
         if (passes_.overlap_pairs && executor_.training().runs_paired[i]) {
-            const Measured forward =
-                training_pass([&](Ctx& c) { stage.forward(c, in); }, Exchanges::Pass::paired);
-            layers_.paired_temporaries = std::max(layers_.paired_temporaries, forward.temporaries);
+            const Measured second = training_pass(
+                [&](Ctx& c) {
+                    stage.forward(c, in);
+                    if (executor_.training().runs_paired_backwards[i]) stage.backward(c, gradient);
+                },
+                Exchanges::Pass::paired);
+            layers_.paired_temporaries = std::max(layers_.paired_temporaries, second.temporaries);
         }
         return flops;
     }

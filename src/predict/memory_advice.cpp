@@ -63,7 +63,8 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
     std::vector<Alternative> all = {now};
     const StateTypes& types = now.options.types;
     // weights in 8 bits are made from masters on the device
-    if (now.options.machine.backend == Backend::cpu || types.offload || types.precision.gather_in_8_bits)
+    if (now.options.machine.backend == Backend::cpu || types.offload || types.precision.gather_in_8_bits ||
+        now.options.pipeline.timetable.has_halves())
         return all;
     all.push_back(now);
     all.back().options.types.offload = true;

@@ -2,7 +2,10 @@
 #include "coeus/session/attention_choice.hpp"
 
 #include "coeus/comm/together.hpp"
+#include "coeus/kernels/measured_backward.hpp"
 #include "coeus/kernels/own_attention.hpp"
+
+#include <algorithm>
 
 namespace coeus {
 
@@ -67,6 +70,34 @@ Direction choose(const Communicator& world, Exec& exec, const std::vector<Attent
     return {on_some_rank(by_cudnn), on_some_rank(by_own), why};
 }
 
+// Rank 0 measures its calls, and all ranks take its choices. Calls that it does not have are computed as its
+// first one. The choices travel as pairs of texts: the call, and why our own kernels compute it, "" if cuDNN
+// does.
+void take_faster_backwards(const Communicator& world, Exec& exec, const std::vector<AttentionCall>& calls,
+                           AttentionReport& report) {
+    std::vector<std::string> choices;
+    together(world, [&] {
+        if (world.rank() != 0) return;
+        for (const AttentionCall& call : calls)
+            if (const auto measured = measured_backward(exec, call)) {
+                choices.push_back(call.text());
+                choices.push_back(measured->is_own ? "faster than cuDNN's, " + measured->text : "");
+                report.details.push_back(fmt::format("Attention of {}: {}, {}", call.text(),
+                                                     measured->is_own ? our_kernels : "cuDNN's",
+                                                     measured->text));
+            }
+    });
+    choices = broadcast_texts(world, choices);
+    if (choices.empty()) return;
+    for (const AttentionCall& call : calls) {
+        if (!has_two_backwards(exec, call)) continue;
+        size_t i = 0;
+        while (i < choices.size() && choices[i] != call.text()) i += 2;
+        const std::string& why = choices[i < choices.size() ? i + 1 : 1];
+        if (!why.empty()) take_own_backward(exec, call, why);
+    }
+}
+
 }  // namespace
 
 AttentionLibrary attention_library(const Config& config, const Communicator& world, const Device& device) {
@@ -105,6 +136,7 @@ AttentionReport choose_attention(const Config& config, const Communicator& world
         return {our_kernels, {fmt::format("attention is computed by {}: {}", our_kernels, error.what())}, {}};
     }
     AttentionReport report;
+    if (config.kernels.attention == "auto") take_faster_backwards(world, exec, calls, report);
     const Direction forward = choose(world, exec, calls, false, report),
                     backward = choose(world, exec, calls, true, report);
     if (!forward.some_by_cudnn && !backward.some_by_cudnn) {

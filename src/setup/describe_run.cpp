@@ -142,8 +142,10 @@ Findings describe_run(const Config& config, const MeshShape& mesh, const Engine&
         add("The plan above is for pipeline rank 0. Totals of all pipeline ranks: " + join(totals, ", "));
     }
     found.add(describe_pipeline(config, engine.config(), options.pipeline));
-    if (engine.options().overlap_pairs)
-        add("Pairs: forward and backward take turns while experts exchange rows");
+    if (options.overlap_pairs)
+        add(options.pipeline.timetable.has_halves()
+                ? "Halves of the local batch take turns while experts exchange rows"
+                : "Pairs: forward and backward take turns while experts exchange rows");
     return found;
 }
 

@@ -107,6 +107,7 @@ Timetable from_csv(const Config& config, const MeshShape& mesh) {
 }  // namespace
 
 PipelineOptions pipeline_from_deck(const Config& config, const ModelConfig& model, const MeshShape& mesh) {
+    if (config.parallelism.expert_parallel_overlap) return {two_halves(), {}, {}};
     if (mesh.pp == 1) return {};
     const Deck& deck = config.parallelism;
     PipelineOptions pipeline;

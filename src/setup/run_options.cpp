@@ -97,7 +97,8 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
     options.graphs = machine.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || machine.nccl);
     options.types.offload = config.training.enable_cpu_offload && machine.backend == Backend::cuda;
-    options.overlap_pairs = config.parallelism.pipeline_parallel_expert_parallel_overlap;
+    options.overlap_pairs = config.parallelism.expert_parallel_overlap ||
+                            config.parallelism.pipeline_parallel_expert_parallel_overlap;
     options.copies_state = saves_async(config);
     options.limits = watches_loss(config.guards);
     options.snapshot = rewinds(config.guards);

@@ -43,6 +43,7 @@ std::vector<Place> places_of(const Config& config) {
 int64_t tokens_of_rank(const Config& config) {
     const auto& p = config.parallelism;
     const int64_t sequences = p.pipeline_parallel_degree > 1 ? p.pipeline_parallel_microbatch_size
+                              : p.expert_parallel_overlap    ? config.training.local_batch_size / 2
                                                              : config.training.local_batch_size;
     return sequences * config.training.seq_len / (p.context_parallel_degree * p.tensor_parallel_degree);
 }

@@ -30,7 +30,7 @@ public:
     };
 
     // `what`: Storage::w or Storage::g. `ahead`: how many units besides one in use are there at the same
-    // time.
+    // time, 1 or 2.
     Places(const Parameters& parameters, Tensor Storage::*what, Keep keep, int ahead)
         : parameters_(parameters), what_(what) {
         for (const Unit& unit : parameters.units()) {
@@ -67,6 +67,7 @@ public:
                 continue;
             theirs.pending.join();
             require(theirs.leases == 0, "a unit would be gathered over one that is in use");
+            require(what_ == &Storage::w || !theirs.valid, "gradients would be lost that are not reduced");
             theirs.valid = false;
         }
     }
@@ -123,8 +124,9 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
             any([](const Storage& storage) { return storage.is_gathered() && storage.trainable(); }));
     }
     if (std::ranges::find(is_gathered_, true) == is_gathered_.end()) return;
-    weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights, options.prefetch);
-    gradients_ = std::make_unique<Places>(parameters, &Storage::g, options.gradients, 1);
+    weights_ = std::make_unique<Places>(parameters, &Storage::w, options.weights,
+                                        std::max(options.prefetch, options.in_use));
+    gradients_ = std::make_unique<Places>(parameters, &Storage::g, options.gradients, options.in_use);
 }
 
 bool Gathered::is_gathered(size_t unit) const {
@@ -427,6 +429,7 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 
 void Gathered::release_gradients(size_t unit) {
     if (is_scattered(unit) && --gradients_->states[unit].leases > 0) return;
+    if (other_half_follows_) return;
     const bool complete = last_uses_ && --uses_left_[unit] == 0;
     const bool stays = !is_scattered(unit) || options_.gradients == Keep::all;
     if (complete || !stays) reduce_later(unit, complete);
@@ -447,7 +450,7 @@ void Gathered::finish_gradients() {
         if (uses_left_[unit] > 0) reduce_later(unit, true);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);
     finish_streams();
-    last_uses_ = false;
+    last_uses_ = other_half_follows_ = false;
     expect_uses();
 }
 

@@ -419,6 +419,10 @@ TEST_CASE("info shows which algorithms of products are kept, and how fast they w
         cuda::KeptAlgorithm{earlier, {4, 5, 6}, cuda::Timing{1, 1795724208, "b", 13000}}.timing_text());
     write_file(folder / "products/before" / (earlier + cuda::timing_suffix), "");
     CHECK(shown({"--products", root}) == text);
+    const std::string backward = "attention of 1 x 64 tokens, in a fixed order";
+    write_file(folder / "backwards" / cuda::file_name_of(backward),
+               cuda::KeptAlgorithm{backward, {1}, std::nullopt}.text());
+    CHECK_THAT(shown({"--products", folder / "backwards"}), Contains("  own        " + backward + "\n"));
     // files of others are named and skipped
     write_file(folder / "products/H100-cublasLt-130000/notes", "text\n");
     fs::copy_file(folder / "products/A100-cublasLt-120400" / earlier, folder / "products/renamed");

@@ -49,6 +49,10 @@ bool can_divide_experts(const MeshShape& mesh) {
     return mesh.size(axis::fsdp | axis::tp) > 1;
 }
 
+bool can_halve(const MeshShape& mesh) {
+    return can_divide_experts(mesh) && !has_pp(mesh);
+}
+
 // In documents of three tokens, only the first one has a label two places ahead. It attends to itself alone,
 // so that the gradients of queries would be nothing but rounding errors. Two depths therefore have longer
 // documents, and longer sequences for several of them.
@@ -126,6 +130,12 @@ void set_expert_ranks(MeshCase& c, int choice) {
     c.model.moe.experts = round_up(c.model.moe.experts, c.mesh.ep * c.model.moe.groups);
 }
 
+void set_halves(MeshCase& c) {
+    if (c.mesh.ep == 1 || has_pp(c.mesh)) return;
+    c.pipeline.timetable = two_halves();
+    c.sequences = 2;
+}
+
 void set_value_dim(MeshCase& c, int n) {
     c.model.grouped().value_dim = 3 * n;
 }
@@ -174,6 +184,11 @@ const std::vector<MeshFactor>& mesh_factors() {
              c.exchanges.expert_capacity = factors[n];
          },
          true, 2},
+        {2, can_halve,
+         [](MeshCase& c, int halves) {
+             if (halves) set_halves(c);
+         },
+         true, 3},
         {3, always, set_depths, true},
         {2, always, set_irregular_layers, true},
         {recipe_choices, always, set_recipe, true},

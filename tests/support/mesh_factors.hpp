@@ -25,6 +25,9 @@ const std::vector<MeshFactor>& mesh_factors();
 /// that do not divide each expert (3; if there is only one of these, as 2); 0: over none. Adds experts until
 /// each rank has equally many.
 void set_expert_ranks(MeshCase& c, int choice);
+/// Divides each local batch into two halves that take turns, if several ranks divide the experts and there is
+/// no pipeline.
+void set_halves(MeshCase& c);
 /// Selects a recipe (kernels/quantization.hpp): none (0), tensorwise, tensorwise with weights gathered in 8
 /// bits, rowwise, MXFP8. Sets sizes that 8-bit products can divide, and some that they cannot. Blocks of MX
 /// lie within the parts of tensor and context ranks. Steps of several local batches keep the operands of

@@ -62,6 +62,7 @@ std::string MeshCase::name() const {
     if (keeps_operands) text += ", operands kept";
     if (optimizer.name != "AdamW") text += ", " + optimizer.name;
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
+    if (table.has_halves()) text += overlap_pairs ? ", halves in turn" : ", halves one after the other";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
                             table.microbatches);

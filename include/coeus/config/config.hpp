@@ -200,6 +200,7 @@ struct Config {
         int64_t expert_parallel_degree = 1;
         int64_t expert_tensor_parallel_degree = 1;
         bool pipeline_parallel_expert_parallel_overlap = true;
+        bool expert_parallel_overlap = false;
     } parallelism;
 
     struct Checkpoint {

@@ -80,9 +80,9 @@ struct EngineOptions {
     Stream::Mode streams = Stream::Mode::eager;  ///< how communication overlaps with the computation
     RecomputeOptions recompute;
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
-    /// If several ranks divide the experts and the schedule has pairs: the forward and the backward of a pair
-    /// take turns when they wait for an exchange between experts. The engine sets it to false if units do
-    /// not have places of their own (`gather`), or if inputs of blocks are offloaded.
+    /// If several ranks divide the experts and the schedule has pairs: the two of a pair take turns when they
+    /// wait for an exchange between experts. The engine sets it to false if inputs of blocks are offloaded,
+    /// or if pairs are of two stages whose units do not have places of their own (`gather`).
     bool overlap_pairs = false;
     bool limits = false;    ///< steps have limits, so that ranks must agree on which steps they refuse
     bool snapshot = false;  ///< a StateSnapshot is used, whose memory is planned

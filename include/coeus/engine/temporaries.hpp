@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporaries: the arenas of what computations need only while they run. The forward of a pair that takes
-// turns with its backward has an arena of its own.
+// Temporaries: the arenas of what computations need only while they run. The one of a pair that begins
+// last has an arena of its own.
 #pragma once
 
 #include "coeus/device/arena.hpp"

@@ -87,6 +87,10 @@ std::string file_name_of(const std::string& text);
 /// Number of floating-point operations of a product, 2 m n k, from its text. Nothing if it has no sizes.
 std::optional<double> operations_of(const std::string& problem);
 
+/// The kept choice between two backwards of attention (measured_backward.hpp), "cuDNN" or "own"; "" if a file
+/// is of something else.
+std::string backward_in(const KeptAlgorithm& kept);
+
 /// "2026-11-26T20:16:48Z"
 std::string date_text(int64_t date);
 

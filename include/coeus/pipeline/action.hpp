@@ -52,16 +52,19 @@ struct Action {
 /// "2F0"
 std::string text_of(const Action& action);
 
-/// Nothing (an idle entry of a file), one action, or a forward and a backward that may overlap.
+/// Nothing (an idle entry of a file), one action, or two that may overlap: a forward and a backward, or those
+/// of two halves of a local batch.
 class Cell {
 public:
     Cell() = default;
     Cell(const Action& action) : actions_{action}, size_(1) {}
-    Cell(const Action& forward, const Action& backward) : actions_{forward, backward}, size_(2) {}
+    Cell(const Action& first, const Action& second) : actions_{first, second}, size_(2) {}
 
     int size() const { return size_; }
     bool empty() const { return size_ == 0; }
     bool is_pair() const { return size_ == 2; }
+    /// True for a pair of the same kind, two halves of a local batch.
+    bool is_halves() const { return is_pair() && actions_[0].kind == actions_[1].kind; }
     const Action& operator[](int i) const { return actions_[size_t(i)]; }
     const Action* begin() const { return actions_.data(); }
     const Action* end() const { return actions_.data() + size_; }

@@ -33,8 +33,8 @@ public:
 
 class Executor {
 public:
-    /// Returns what layers may use for a micro-batch, with this frame. `paired`: for the forward of a pair
-    /// that takes turns with its backward, so that they must not share temporaries.
+    /// Returns what layers may use for a micro-batch, with this frame. `paired`: for the one of a pair that
+    /// begins last, so that the two do not share temporaries.
     using ContextOf = std::function<Ctx(int microbatch, Frame& frame, bool paired)>;
 
     /// `exec` is that of the computation; its observers see the waits. It must outlive the executor.
@@ -63,9 +63,10 @@ public:
     /// executor.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
 
-    /// From now on the forward and the backward of a pair take turns (DualPipeV; Qi et al. 2024,
-    /// DeepSeek-AI 2024): one computes while the other waits for an exchange between experts.
-    void take_turns_in_pairs() { turns_ = std::make_unique<Turns>(); }
+    /// From now on the two of a pair take turns (DualPipeV; Qi et al. 2024, DeepSeek-AI 2024): one computes
+    /// while the other waits for an exchange between experts. Halves of a local batch also change after each
+    /// segment without such an exchange.
+    void take_turns_in_pairs();
     /// Called before an exchange is waited for: the other computation of the pair, if there is one,
     /// continues.
     void other_of_pair();
@@ -78,13 +79,19 @@ public:
     void evaluate(const Flow& flow, const ContextOf& context);
 
 private:
+    // A computation that runs, perhaps in turn with another one.
+    struct Turn {
+        const ProgramStep* step;
+        bool has_changed = false;  // since its last segment began: the other one had a turn
+    };
     template <class Compute>  // compute(step, Ctx&, input) returns the output
     void run(const Program& program, const Flow& flow, const ContextOf& context, const Compute& compute);
     template <class Compute>
     void run_step(const ProgramStep& step, const Flow& flow, const ContextOf& context, const Compute& compute,
                   bool paired);
     void end_frame(const ProgramStep& step);
-    void begin(const ProgramStep& step);
+    void begin(Turn& turn);
+    void begin_segment();
     void wait(int message);
     Flow slot(int number, const Flow& flow) const;
     void send(const ProgramStep& step, const Flow& flow);
@@ -101,8 +108,8 @@ private:
     std::unique_ptr<PointToPoint> messages_;
     ActionObserver* action_observer_ = nullptr;
     std::unique_ptr<Turns> turns_;
-    const ProgramStep* running_ = nullptr;  // the computation that has its turn
-    bool last_ = false;                     // the local batch is the step's last
+    Turn* running_ = nullptr;  // the computation that has its turn
+    bool last_ = false;        // the local batch is the step's last
 };
 
 }  // namespace coeus

@@ -23,8 +23,11 @@ struct ProgramStep {
     int after = -1;          ///< number of the message that must be complete before this step; -1: none
     int sent = -1;           ///< B, W: the message that must be complete before the frame is free; -1: none
     bool with_next = false;  ///< a message that begins together with that of the next step, at both ends
-    /// A forward that may overlap with the next step, the backward of its pair.
+    /// The first one of a pair: it may overlap with the next step.
     bool pairs_with_next = false;
+    /// The pair has two halves of a local batch: the first one begins. Else it has a forward and a backward,
+    /// which begins.
+    bool is_half = false;
     bool ends_frame = false;
     bool last_use = false;  ///< the stage's last F (for the head), or last B or W (for all else)
     bool is_last = false;   ///< the rank's last computation
@@ -39,8 +42,9 @@ struct Program {
     int frames = 0, slots = 0, messages = 0;
     /// By stage of this rank: whether some of its backwards are B, and whether some are I and W.
     std::vector<bool> runs_whole, runs_halves;
-    /// By stage of this rank: whether some of its forwards are in a pair.
-    std::vector<bool> runs_paired;
+    /// By stage of this rank: whether some of its forwards are in a pair, and whether backwards are in one
+    /// with another backward.
+    std::vector<bool> runs_paired, runs_paired_backwards;
     std::vector<ProgramStep> steps;
 };
 

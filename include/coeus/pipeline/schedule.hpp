@@ -51,8 +51,10 @@ struct Timetable {
 
     int ranks() const { return int(rows.size()); }
     int stages() const { return placement.stages(); }
-    /// True if a rank has a forward and a backward that may overlap.
+    /// True if a rank has two actions that may overlap.
     bool has_pairs() const;
+    /// True if these are of two halves of a local batch.
+    bool has_halves() const;
 };
 
 /// Why a schedule does not support a shape.
@@ -82,6 +84,8 @@ struct Schedule {
 
 /// The timetable for one rank with one stage and one micro-batch: F, then B.
 Timetable one_stage();
+/// The same for two halves of a local batch that take turns: both F, then both B.
+Timetable two_halves();
 
 /// All built-in schedules.
 const std::vector<Schedule>& schedules();

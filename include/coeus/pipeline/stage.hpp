@@ -16,7 +16,9 @@
 #include "coeus/state/fsdp.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <utility>
 
 namespace coeus {
 
@@ -45,10 +47,19 @@ public:
     Flow backward_input(Ctx& c, Flow gradient) const;
     void backward_weight(Ctx& c) const;
 
+    /// Sets what is called before each segment but the first of a forward or backward.
+    void set_before_segments(std::function<void()> work) { before_segments_ = std::move(work); }
+
     /// Sets whether the following backwards are the last uses of their units in the step. Then a gradient is
     /// complete when its lease ends.
     void expect_last_uses(bool last) const {
         if (gathered_) gathered_->expect_last_uses(last);
+    }
+
+    /// Sets whether the following forward or backward is of the first of two halves that take turns. Then
+    /// gradients are reduced after the other one.
+    void expect_other_half(bool follows) const {
+        if (gathered_) gathered_->expect_other_half(follows);
     }
 
     /// Sets the stage whose forward follows the next backward; null: none. Its first unit is gathered during
@@ -75,11 +86,15 @@ private:
     void predict(Ctx& c, Tensor out, const Flow& flow) const;
     void train_objective(Ctx& c, const Segment& segment, const Flow& flow) const;
     Flow objective_gradient(Ctx& c, size_t segment, const Flow& of_rest) const;
+    void before_segment(bool is_first) const {
+        if (!is_first && before_segments_) before_segments_();
+    }
     void prefetch_forward(size_t segment) const;
     void prefetch_backward(size_t segment) const;
     const Model* model_;
     ModelPart part_;
     Gathered* gathered_;
+    std::function<void()> before_segments_;
 };
 
 }  // namespace coeus

@@ -19,7 +19,7 @@ struct LayerMemory {
     int64_t activations_on_host = 0;  ///< inputs of blocks that a GPU offloads to its host
     int64_t input_places = 0;         ///< memory of the GPU through which these inputs pass
     int64_t temporaries = 0;
-    int64_t paired_temporaries = 0;  ///< of the forward of a pair that takes turns with its backward
+    int64_t paired_temporaries = 0;  ///< of the one of a pair that begins last
     TokenRooms tokens;               ///< of other ranks, if their exchange overlaps with products
     int64_t workspace = 0;           ///< scratch memory of kernels
     /// FLOPs of a micro-batch's forward and backward, including recomputation.

@@ -22,7 +22,7 @@
 // All collectives run on streams: the gather of the next unit overlaps with the computation of the present
 // one, and the reduction of a unit with the backward of the next one. If units are released after use, they
 // take turns in one buffer, which is as large as the two largest neighbours (unit_places.hpp), or as three
-// units in a row if weights are gathered two units ahead.
+// units in a row if weights are gathered two units ahead, or if two neighbours are in use at a time.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -48,6 +48,7 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
+    int in_use = 1;  ///< units in use at a time, 1 or 2 neighbours: then one more has a place in the buffers
     /// Most elements of gradients in bfloat16 that are in float32 at a time, over all ranks: 128 MiB.
     int64_t most_summed = int64_t(1) << 25;
 };
@@ -141,6 +142,10 @@ public:
     /// Sets whether the leases of gradients that follow are the last uses of their units in the step. A
     /// unit's gradient is complete when as many of these leases have ended as the unit has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
+    /// Sets whether the leases of gradients that follow are of the first of two halves, each of which the
+    /// other half follows with one on the same unit: then both are reduced together. Between the two, at most
+    /// one other unit gets a lease.
+    void expect_other_half(bool follows) { other_half_follows_ = follows; }
     /// Counts the last use of a unit whose lease has ended without being counted. If a schedule divides
     /// backwards into I and W, a looked-up table has its whole gradient after I, but only W tells which
     /// micro-batch is the last.
@@ -190,7 +195,7 @@ private:
     std::vector<GatherRanks> ranks_;  // by sharding
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
-    bool last_uses_ = false;
+    bool last_uses_ = false, other_half_follows_ = false;
     std::optional<size_t> next_;
     bool gave_back_ = false;         // gradients that were not reduced
     std::vector<int> uses_left_;     // by unit: the step's last uses of its gradient that remain

@@ -2,12 +2,17 @@
 // What a run says about its attention kernels at the start, with cuDNN and with stand-ins that lack
 // something.
 #include "coeus/comm/mpi.hpp"
+#include "coeus/kernels/algorithm_cache.hpp"
+#include "coeus/kernels/product_options.hpp"
 #include "coeus/session/attention_choice.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -58,6 +63,47 @@ TEST_CASE("attention: cuDNN computes both directions if it can") {
           "cuDNN 9.19.0, forward; our own kernels, backward (kernels.attention = "
           "\"cudnn_forward\")");
     CHECK(forward.warnings.empty());
+}
+
+// Ranks beside rank 0 have no folder, and would take cuDNN's backward.
+TEST_CASE("attention: all ranks take the backward that rank 0 has measured, if the deck leaves the choice") {
+    setenv("COEUS_CUDNN", "stand-in", 1);
+    const Communicator world = Communicator::world("world");
+    const TemporaryFolder folder;
+    const AttentionShape s = {2, 64, 4, 2, 64, 0.125};
+    const Tensor wide(nullptr, Dtype::bf16, {128, 256}), narrow(nullptr, Dtype::bf16, {128, 128});
+    const std::vector<AttentionCall> calls = {
+        {s, wide, wide, narrow, narrow, {}, {}, {}, {}, {}, false},
+        {s, wide, wide, narrow, narrow, {}, wide, narrow, narrow, wide, true}};
+    const auto report = [&](const char* asked) {
+        Config config;
+        config.kernels.attention = asked;
+        const AttentionLibrary library = attention_library(config, world, the_gpu());
+        Exec exec(the_gpu());
+        exec.cudnn_bytes = cudnn_bytes(config);
+        exec.workspace = Arena(int64_t(32) << 20, "workspace", the_gpu().memory());
+        set_product_options(exec, {.folder = world.rank() == 0 ? folder.path() : ""});
+        return choose_attention(config, world, library, exec, calls);
+    };
+    report("auto");
+    const std::string by_cudnn = "cuDNN 9.19.0, forward and backward";
+    for (const uint64_t own : {1, 0}) {
+        if (world.rank() == 0)
+            for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+                if (auto kept = cuda::KeptAlgorithm::read(entry.path())) {
+                    kept->algorithm = {own};
+                    std::ofstream(entry.path()) << kept->text();
+                }
+        const AttentionReport is = report("auto");
+        CHECK(is.warnings.empty());
+        if (own == 1)
+            CHECK_THAT(is.text,
+                       Catch::StartsWith("cuDNN 9.19.0, forward; our own kernels, backward (faster than "
+                                         "cuDNN's, as kept in "));
+        else
+            CHECK(is.text == by_cudnn);
+        CHECK(report("cudnn").text == by_cudnn);
+    }
 }
 
 TEST_CASE("attention: what cuDNN refuses is a warning with the reason") {

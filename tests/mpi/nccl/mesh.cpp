@@ -100,6 +100,47 @@ TEST_CASE("NCCL: experts on several ranks, in one round and in many") {
 
 namespace {
 
+// Each mesh with every capacity, or with one of them.
+void check_halves(const Communicator& world, uint64_t order, bool every_capacity) {
+    Cases all(world);
+    uint64_t number = 0;
+    for (const MeshShape& mesh : {MeshShape{.dp_shard = 2, .ep = 2}, {.tp = 2, .ep = 2}, {.cp = 2, .ep = 2}})
+        for (const double capacity : {0.3, 1.0, 1e9}) {
+            ++order;
+            if (!every_capacity && number++ % 4 != 0) continue;
+            MeshCase c = {.mesh = mesh, .model = tiny_config(), .seq_len = 24};
+            c.model.layers = 3;
+            c.model.dim = 32;
+            c.model.grouped().heads = 8;
+            c.model.grouped().kv_heads = 4;
+            c.model.grouped().head_dim = 4;
+            set_attention(c.model, 5);
+            set_experts(c.model, 2);
+            set_halves(c);
+            c.document_mask = true;
+            c.exchanges.expert_capacity = capacity;
+            c.recompute = {.mode = RecomputeOptions::Mode((order + order / 3) % 3), .every = 2};
+            all.add(c, order);
+        }
+    all.check();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "NCCL: halves of a local batch in turn, with blocks that have room for their rows, and with rounds") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() == 2) check_halves(world, 41, false);
+}
+
+TEST_CASE("soak: NCCL: halves of a local batch in turn, in many orders of the GPU's work", "[.soak]") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    for (uint64_t order = 100; order < 150; order += 10) check_halves(world, order, true);
+}
+
+namespace {
+
 // Steps of several local batches: each kind of parallelism that may have work under way between two of them.
 std::vector<MeshCase> several_batches(int ranks) {
     std::vector<MeshCase> cases;

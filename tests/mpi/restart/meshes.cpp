@@ -32,6 +32,7 @@ struct Layout {
     int virtual_stages = 1;
     ContextExchange exchange = ContextExchange::all_gather;
     Balancing balancing = Balancing::none;
+    bool halves = false;  // see set_halves
 };
 
 /// Layouts of 1, 2, 4 and 8 ranks, with every axis alone and combined with others. No degree divides the rows
@@ -41,7 +42,7 @@ const std::vector<Layout>& layouts() {
         {{}},
         {{.dp_shard = 2, .ep = 2}},
         {{.pp = 2}, "Interleaved1F1B", 2},
-        {{.cp = 2, .tp = 2, .ep = 4}, nullptr, 1, ContextExchange::ring, Balancing::head_tail},
+        {{.cp = 2, .tp = 2, .ep = 4}, nullptr, 1, ContextExchange::ring, Balancing::head_tail, true},
         {{.dp_replicate = 2, .dp_shard = 2}},
         {{.pp = 2, .tp = 2, .ep = 2}, "ZBVZeroBubble", 2},
         {{.dp_shard = 8, .ep = 8}},
@@ -88,6 +89,7 @@ MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types
     c.model.mtp.layers = kind.depths;
     if (kind.tied) c.model.z_loss_weight = 0.05;
     c.sequences = layout.schedule ? micro_batches : 1;
+    if (layout.halves) set_halves(c);
     c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};
     if (layout.schedule)

@@ -204,6 +204,84 @@ TEST_CASE("experts: a pair that takes turns computes the bits of one after the o
     if (world.size() == 8) CHECK(world.all_reduce(int64_t(rounds_differ), Reduce::max) == 1);
 }
 
+// Also those of twice as many local batches of half the size, if gradients are summed once a step and no
+// weight gets several sums from a half: from rounds, a tied table or several losses.
+TEST_CASE(
+    "experts: halves of a local batch in turn compute the bits of one after the other, and of two batches") {
+    const Communicator world = Communicator::world("world");
+    std::vector<MeshShape> views;
+    if (world.size() == 2) views = {{.dp_shard = 2, .ep = 2}, {.tp = 2, .ep = 2}, {.cp = 2, .ep = 2}};
+    if (world.size() == 4)
+        views = {{.dp_shard = 4, .ep = 4},
+                 {.dp_replicate = 2, .dp_shard = 2, .ep = 2},
+                 {.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2},
+                 {.cp = 2, .tp = 2, .ep = 2}};
+    const RandomStream random(13, "halves of local batches");
+    uint64_t drawn = 0;
+    const auto draw = [&](int choices) { return int(random.u64(drawn++) % uint64_t(choices)); };
+    OneRankComparison all(world);
+    int compared = 0;
+    for (const MeshShape& view : views)
+        for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
+            MeshCase c = {.mesh = view, .model = tiny_config()};
+            c.model.grouped().heads = c.model.grouped().kv_heads = 8;
+            c.model.grouped().head_dim = 4;
+            c.model.layers = 4;
+            c.seq_len = 4 * view.cp * view.tp;
+            set_experts(c.model, 1 + draw(expert_kinds - 1));
+            c.model.moe.experts = round_up(c.model.moe.experts, view.ep * c.model.moe.groups);
+            set_halves(c);
+            c.sequences = 2 * (1 + draw(2));
+            c.local_batches = 1 + draw(2);
+            c.model.tied = draw(2) == 1;
+            set_mtp(c, draw(2));
+            c.document_mask = draw(2) == 1;
+            c.streams = mode;
+            c.gather = {.weights = Keep(draw(2)), .gradients = Keep(draw(2))};
+            c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 1, .budget = 0.3};
+            constexpr double some[] = {0.3, 1, 1e9};
+            c.exchanges.expert_capacity = some[draw(3)];
+            if (mode == Stream::Mode::eager) {
+                c.exchanges.expert_capacity = 1e9;
+                c.gather.gradients = Keep::all;
+                c.model.tied = false;
+                set_mtp(c, 0);
+            }
+            CAPTURE(c.name());
+            MeshCase one_by_one = c;
+            one_by_one.overlap_pairs = false;
+            MeshCase two = c;
+            two.pipeline.timetable = one_stage();
+            two.sequences /= 2;
+            two.local_batches *= 2;
+            const Mesh mesh(world.split(0, "world"), c.mesh);
+            MeshRun a(c, mesh), b(one_by_one, mesh), d(two, mesh);
+            REQUIRE(a.engine.options().overlap_pairs);
+            for (const int64_t step : {1, 2}) {
+                TestBatch batch = batch_of_step(c, uint64_t(step));
+                CHECK(a.step(step, batch));
+                CHECK(b.step(step, batch));
+                CHECK(d.step(step, batch));
+                CHECK(a.engine.counts() == b.engine.counts());
+                CHECK(a.engine.extra_rounds() == b.engine.extra_rounds());
+                // a half adds to no weight twice before the other one adds to it
+                const bool adds_once = c.gather.gradients == Keep::all || mesh.size(axis::fsdp) == 1,
+                           is_one_round = world.all_reduce(a.engine.extra_rounds(), Reduce::max) == 0;
+                if (!adds_once || !is_one_round || c.model.mtp.layers > 0) continue;
+                compared += 1;
+                for (const MeshRun* other : {&b, &d}) {
+                    if (other == &d && c.model.tied) continue;
+                    CHECK(a.engine.scalars().loss == other->engine.scalars().loss);
+                    CHECK(a.whole(&Storage::gradient) == other->whole(&Storage::gradient));
+                    CHECK(a.whole(&Storage::master) == other->whole(&Storage::master));
+                }
+            }
+            all.add(c, 2);
+        }
+    all.check();
+    if (!views.empty()) CHECK(compared > 0);
+}
+
 TEST_CASE("experts: deferred streams take the steps of one rank, with 20 seeds") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2 && world.size() != 4) return;

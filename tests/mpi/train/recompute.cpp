@@ -56,6 +56,7 @@ void check_bits(bool every_type) {
             if (number % 2 == 1) set_rope_part(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
             set_expert_ranks(c, int(number / 2 + t) % 4);
+            if (t % 2 == 0) set_halves(c);
             c.exchanges.expert_capacity = number % 2 == 0 ? 0.3 : 2;
             c.model.mtp.layers = int64_t(number / 2 + t) % 2;
             if (number % 2 == 0) c.model.z_loss_weight = 0.05;

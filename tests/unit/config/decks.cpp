@@ -179,6 +179,8 @@ TEST_CASE("the effective deck reads back as the same config, for every option") 
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
         {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
         {"checkpoint.exclude_from_loading", "checkpoint.enable = true\n"},
+        {"parallelism.expert_parallel_overlap",
+         "parallelism.expert_parallel_degree = 2\ntraining.local_batch_size = 2\n"},
         {"guards.on_mismatch", "guards.compare_replicas_interval = 10\n"},
         {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
         {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},

@@ -122,7 +122,8 @@ const std::vector<Walk> table = {
     {"parallelism", works, {"context_parallel_degree=2", "context_parallel_load_balancer=none",
         "context_parallel_rotate_method=alltoall", "context_parallel_rotate_method=heads"}},
     {"parallelism", works, {"expert_parallel_degree=2", "expert_tensor_parallel_degree=2",
-        "pipeline_parallel_expert_parallel_overlap=false", "fsdp_prefetch=2", "fsdp_sum_gradients=step"}},
+        "pipeline_parallel_expert_parallel_overlap=false", "expert_parallel_overlap=true",
+        "fsdp_prefetch=2", "fsdp_sum_gradients=step"}},
     {"parallelism", refused, {"context_parallel_load_balancer=ptrr"}},
     {"parallelism", retired, {"pipeline_parallel_microbatches=2", "num_pp_microbatches=2", "pipeline_parallel_split_points=x"}},
     {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "walltime_margin=60", "folder=x", "interval=5", "initial_load_path=/x",
@@ -223,6 +224,8 @@ std::vector<std::string> beside(const std::string& name, const std::string& sett
     if (name == "training.dataset_weights") return {"--training.dataset_path=a,b"};
     if (name == "validation.dataset_weights" || name == "validation.seq_len" || name == "validator.seq_len")
         return {"--validation.dataset_path=a,b"};
+    if (name == "parallelism.expert_parallel_overlap")
+        return {"--parallelism.expert_parallel_degree=2", "--training.local_batch_size=2"};
     if (name == "checkpoint.initial_load_in_hf_quantized")
         return {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=/x"};
     if (setting.starts_with("converters=quantize.grouped_mm."))

@@ -324,6 +324,30 @@ TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
     CHECK(program.steps.size() == 2);
     CHECK(program.runs_whole[0]);
     CHECK_FALSE(program.runs_halves[0]);
+    CHECK_FALSE(program.runs_paired[0]);
+}
+
+TEST_CASE("two halves of a local batch: two pairs of one stage, each half in a frame of its own") {
+    const Timetable halves = two_halves();
+    CHECK(halves.has_halves());
+    CHECK_FALSE(one_stage().has_halves());
+    CHECK_FALSE(table_of("DualPipeV", 2, 4, 2).has_halves());
+    const Program program = program_of(lower(halves), 0);
+    CHECK(program.frames == 2);
+    CHECK(program.messages == 0);
+    CHECK(program.runs_paired[0]);
+    CHECK(program.runs_paired_backwards[0]);
+    REQUIRE(program.steps.size() == 4);
+    for (size_t i = 0; i < 4; ++i) {
+        const ProgramStep& step = program.steps[i];
+        CHECK(step.is_half);
+        CHECK(step.pairs_with_next == (i % 2 == 0));
+        CHECK(step.frame == program.steps[(i + 2) % 4].frame);
+        CHECK(step.last_use == (i % 2 == 1));
+    }
+    const Program dualpipe = program_of(lower(table_of("DualPipeV", 2, 4, 2)), 0);
+    CHECK_FALSE(dualpipe.runs_paired_backwards[0]);
+    CHECK(std::ranges::none_of(dualpipe.steps, &ProgramStep::is_half));
 }
 
 TEST_CASE("a computation knows the stage whose forward is next on its rank, also in the next local batch") {

@@ -418,3 +418,20 @@ TEST_CASE("offloaded state is not recorded") {
     options.types.offload = true;
     REQUIRE_THROWS_WITH(record_step(tiny_config(3), options), Catch::Contains("offloaded state"));
 }
+
+TEST_CASE("halves of a local batch in turn: gradients are summed as often as those of a whole one") {
+    DecoderConfig model = tiny_config();
+    set_experts(model, 1);
+    EngineOptions whole = options_of({.dp_shard = 2, .ep = 2}, 2), halves = whole;
+    halves.pipeline.timetable = two_halves();
+    halves.overlap_pairs = true;
+    const auto sums = [&](const EngineOptions& options) {
+        return operations(record_step(model, options), Purpose::gradients, "reduce_scatter").size();
+    };
+    CHECK(sums(whole) > 0);
+    CHECK(sums(halves) == sums(whole));
+    const auto rows = [&](const EngineOptions& options) {
+        return operations(record_step(model, options), Purpose::experts, "all_to_all").size();
+    };
+    CHECK(rows(halves) == 2 * rows(whole));
+}

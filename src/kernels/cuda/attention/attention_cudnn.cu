@@ -9,9 +9,12 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/kernels/cudnn.hpp"
+#include "coeus/kernels/measured_backward.hpp"
 #include "coeus/kernels/own_attention.hpp"
 
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace coeus::cuda {
 
@@ -55,6 +58,20 @@ public:
                 return backward_[shape] = {nullptr, wrong};
         return choose(backward_, shape, most_workspace);
     }
+    /// Why our own kernels compute such a backward although cuDNN could; null if they do not.
+    const std::string* why_own(const AttentionCall& call) const {
+        for (const auto& [known, why] : own_)
+            if (same(known, call)) return &why;
+        return nullptr;
+    }
+    void take_own(const AttentionCall& call, const std::string& why) {
+        if (!why_own(call)) own_.emplace_back(call, why);
+    }
+    void forget_own(const AttentionCall& call) {
+        std::erase_if(own_, [&](const auto& known) { return same(known.first, call); });
+    }
+    bool has_own() const { return !own_.empty(); }
+
     bool knows(const CudnnAttentionShape& shape) const { return forward_.contains(shape); }
     bool knows(const CudnnBackwardShape& shape) const { return backward_.contains(shape); }
 
@@ -75,6 +92,7 @@ private:
     void* handle_ = nullptr;
     Choices<CudnnAttentionShape, CudnnAttention> forward_;
     Choices<CudnnBackwardShape, CudnnBackward> backward_;
+    std::vector<std::pair<AttentionCall, std::string>> own_;
 };
 
 Cudnn& cudnn_of(Exec& exec) {
@@ -191,6 +209,9 @@ bool attention_backward_cudnn(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
     if (!state_of(exec).cudnn || !cudnn_backward_fits(exec, q, document_start, s) ||
         !in_pieces({dout, out, q, k, v}))
         return false;
+    if (const Cudnn& cudnn = cudnn_of(exec);
+        cudnn.has_own() && cudnn.why_own({s, out, q, k, v, document_start, dq, dk, dv, dout, true}))
+        return false;
     const ScoreBlocks blocks = blocks_of(s);
     const CudnnBackwardPart part = *backward_part(exec, s);
     const CudnnBackwardBytes bytes = backward_bytes(part, s, exec.deterministic);
@@ -260,9 +281,21 @@ bool attention_backward_cudnn(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
     return true;
 }
 
+std::string cudnn_text(Exec& exec) {
+    return cudnn_of(exec).text();
+}
+
+void forget_own_backward(Exec& exec, const AttentionCall& call) {
+    cudnn_of(exec).forget_own(call);
+}
+
 }  // namespace coeus::cuda
 
 namespace coeus {
+
+void take_own_backward(Exec& exec, const AttentionCall& call, const std::string& why) {
+    cuda::cudnn_of(exec).take_own(call, why);
+}
 
 std::string use_cudnn(Exec& exec) {
     require(!exec.device->is_host(), "cuDNN is for GPUs");
@@ -286,6 +319,8 @@ void use_own_attention(Exec& exec) {
 AttentionKernel choose_kernel(Exec& exec, const AttentionCall& call) {
     const AttentionShape& s = call.shape;
     require(cuda::state_of(exec).cudnn != nullptr, "cuDNN is not used");
+    if (const std::string* const why = call.is_backward ? cuda::cudnn_of(exec).why_own(call) : nullptr)
+        return {{}, *why};
     if (const std::string why = cuda::why_not_cudnn(call.q, call.document_start, s); !why.empty())
         return {{}, why};
     const std::optional<cuda::CudnnBackwardPart> part = cuda::backward_part(exec, s);

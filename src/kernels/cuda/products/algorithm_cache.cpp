@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace coeus::cuda {
 
@@ -130,6 +131,13 @@ std::optional<double> operations_of(const std::string& problem) {
     sizes >> m >> first >> n >> second >> k;
     const bool is_product = sizes && first == 'x' && second == 'x' && m > 0 && n > 0 && k > 0;
     return is_product ? std::optional(2.0 * double(m) * double(n) * double(k)) : std::nullopt;
+}
+
+std::string backward_in(const KeptAlgorithm& kept) {
+    Algorithm rest = kept.algorithm;
+    const uint64_t number = std::exchange(rest[0], 0);
+    if (!kept.problem.starts_with("attention of ") || rest != Algorithm{} || number > 1) return "";
+    return number == 1 ? "own" : "cuDNN";
 }
 
 AlgorithmCache::AlgorithmCache(const std::string& folder) {
