@@ -120,6 +120,7 @@ int64_t SampleStream::first_epoch() const {
 int64_t SampleStream::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                              std::span<int32_t> document_start) {
     const auto [source, index] = order_.place_of(i);
+    last_source_ = source;
     return sources_[source].sample(index, inputs, labels, document_start);
 }
 

@@ -123,7 +123,7 @@ std::optional<ExpertLoads> expert_loads(std::span<const int64_t> loads, int64_t 
 }
 
 bool is_part_of_loss(std::string_view key) {
-    return key.ends_with("_loss") && key != "validation_loss";
+    return key.ends_with("_loss") && !key.starts_with("validation_loss");
 }
 
 std::string console_line(const StepMetrics& m, bool color) {
@@ -149,12 +149,15 @@ std::string console_line(const StepMetrics& m, bool color) {
 }
 
 std::string console_line(const ValidationMetrics& m, bool color) {
-    const std::vector<std::string> parts = {
+    std::vector<std::string> parts = {
         painted(fmt::format("validate step: {:2}", m.step), Color::red, color),
         painted(fmt::format("loss: {:7.4f}", m.loss), Color::green, color),
         painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
         painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
     };
+    for (const SourceLoss& source : m.sources)
+        parts.push_back(fmt::format("{}: {}", source.name,
+                                    source.tokens > 0 ? fmt::format("{:.4f}", source.loss) : "no labels"));
     return join(parts, "  ");
 }
 
@@ -188,6 +191,10 @@ std::string json_line(const ValidationMetrics& m) {
     line.set("step", m.step).set("validation_loss", m.loss).set("validation_tokens", m.tokens);
     line.set("validation_s", m.seconds).set("validation_tps", m.tps);
     line.set("memory_gib", m.memory_gib).set("memory_percent", m.memory_percent);
+    for (const SourceLoss& source : m.sources) {
+        line.set("validation_loss/" + source.name, source.tokens > 0 ? Json(source.loss) : Json());
+        line.set("validation_tokens/" + source.name, source.tokens);
+    }
     return line.text();
 }
 

@@ -118,7 +118,7 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
 }
 
 std::vector<Scalar> tensorboard_scalars(const ValidationMetrics& m) {
-    return {
+    std::vector<Scalar> scalars = {
         {"validation_metrics/loss", m.loss},
         {"validation_metrics/throughput(tps)", m.tps},
         {"validation_metrics/memory/max_active(GiB)", m.memory_gib},
@@ -126,6 +126,9 @@ std::vector<Scalar> tensorboard_scalars(const ValidationMetrics& m) {
         {"validation_metrics/memory/max_reserved(GiB)", m.memory_gib},
         {"validation_metrics/memory/max_reserved(%)", m.memory_percent},
     };
+    for (const SourceLoss& source : m.sources)
+        if (source.tokens > 0) scalars.push_back({"validation_metrics/loss/" + source.name, source.loss});
+    return scalars;
 }
 
 uint32_t masked_crc32c(std::string_view bytes) {

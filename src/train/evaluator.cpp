@@ -6,11 +6,46 @@
 #include "coeus/base/ignored_label.hpp"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 namespace coeus {
 
-Evaluator::Evaluator(const Config& config, SampleStream stream)
+namespace {
+
+// The losses and labels of each source of the data, on this rank.
+class SumsOfSources {
+public:
+    explicit SumsOfSources(size_t sources) : sums_(2 * sources, 0) {}
+
+    void add(const SampleRows& batch, const TokenScores& scores, std::span<const size_t> source_of_row) {
+        for (size_t i = 0; i < size_t(batch.count()); ++i) {
+            if (batch.labels[i] == ignored_label) continue;
+            const size_t source = source_of_row[i / size_t(batch.seq_len)];
+            sums_[2 * source] += scores.losses[i];
+            sums_[2 * source + 1] += 1;
+        }
+    }
+
+    // Of all ranks. Collective.
+    std::vector<SourceLoss> losses(const std::vector<std::string>& names, const Communicator& data_ranks) {
+        std::vector<SourceLoss> all;
+        if (names.empty()) return all;
+        data_ranks.all_reduce(Tensor(sums_.data(), Dtype::f64, {int64_t(sums_.size())}));
+        for (size_t k = 0; k < names.size(); ++k)
+            all.push_back({names[k], sums_[2 * k] / sums_[2 * k + 1], int64_t(sums_[2 * k + 1])});
+        return all;
+    }
+
+private:
+    std::vector<double> sums_;  // of each source: the losses, and the number of labels
+};
+
+}  // namespace
+
+Evaluator::Evaluator(const Config& config, SampleStream stream, std::vector<std::string> sources)
     : stream_(std::move(stream)),
+      sources_(std::move(sources)),
       sequences_(config.validation.local_batch_size),
       steps_(config.validation.steps),
       all_samples_(stream_.first_epoch()),
@@ -28,6 +63,9 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
 
     double loss = 0;
     int64_t valid = 0;
+    SumsOfSources of_sources(sources_.size());
+    TokenScores scores;
+    std::vector<size_t> source_of_row(sources_.empty() ? 0 : size_t(sequences_));
     // the same number of calls on every rank, since the layers communicate; a rank with no sample left
     // evaluates one without labels
     const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
@@ -43,7 +81,10 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
                                     std::source_location::current());
             return stream_.sample(which, row(tokens_), row(labels_), row(document_start_));
         };
-        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) valid += read(sample);
+        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) {
+            valid += read(sample);
+            if (!sources_.empty()) source_of_row[size_t(filled)] = stream_.last_source();
+        }
         if (filled == 0) {
             read(0);
             std::ranges::fill(row(labels_), ignored_label);
@@ -52,7 +93,13 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
         SampleRows samples_read = {
             .sequences = sequences_, .seq_len = seq_len, .tokens = tokens_, .labels = labels_};
         if (document_mask_) samples_read.document_start = document_start_;
-        loss += engine.evaluate(samples_read.slice(0, filled));
+        const SampleRows batch = samples_read.slice(0, filled);
+        if (sources_.empty()) {
+            loss += engine.evaluate(batch);
+        } else {
+            loss += engine.evaluate(batch, scores);
+            of_sources.add(batch, scores, source_of_row);
+        }
     }
 
     ValidationMetrics m;
@@ -63,6 +110,7 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
             "validation data",
             samples);
     m.loss = engine.mesh()[loss_axes].all_reduce(loss) / double(m.tokens);
+    m.sources = of_sources.losses(sources_, data_ranks);
     m.seconds = timer.seconds();
     m.tps = double(m.tokens) / engine.mesh().world().size() / m.seconds;
     return m;

@@ -50,15 +50,15 @@ bool means_token_file(const fs::path& path) {
 // Paths that become one token file: a token file, or text of one or several paths.
 using Source = std::vector<fs::path>;
 
-// With weights each path is one source. Without them all text is one source, as if it were in one folder.
-std::vector<Source> sources_of(const Words& paths, const char* option, bool weighted) {
+// `separate`: each path is one source. Else all text is one source, as if it were in one folder.
+std::vector<Source> sources_of(const Words& paths, const char* option, bool separate) {
     std::vector<Source> sources;
     Source* text = nullptr;
     sources.reserve(paths.size());
     for (const std::string& path : paths) {
         if (!leads_somewhere(path))
             throw ConfigError("{} = \"{}\": this file or folder does not exist", option, path);
-        if (weighted || means_token_file(path)) {
+        if (separate || means_token_file(path)) {
             sources.push_back({path});
         } else {
             if (text == nullptr) text = &sources.emplace_back();
@@ -76,6 +76,31 @@ Tokenizer tokenizer_for(const Config& config, int64_t vocab) {
             "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
             vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
     return tokenizer;
+}
+
+// "web" for data/web.jsonl and for data/web/; the whole path if another source has this name.
+Words names_of(const std::vector<Source>& sources) {
+    Words names;
+    for (const Source& source : sources) {
+        const fs::path& path = source[0];
+        names.push_back((path.has_filename() ? path : path.parent_path()).stem().string());
+    }
+    const Words short_names = names;
+    for (size_t i = 0; i < names.size(); ++i)
+        if (std::ranges::count(short_names, short_names[i]) > 1) names[i] = sources[i][0].string();
+    const Words paths = names;
+    for (size_t i = 0; i < names.size(); ++i)  // of a path that is given twice
+        if (const auto before = std::count(paths.begin(), paths.begin() + int64_t(i), paths[i]); before > 0)
+            names[i] += fmt::format(" ({})", before + 1);
+    return names;
+}
+
+// Whether each path of the section is a source of its own.
+bool has_separate_paths(const Config::Training& training) {
+    return !training.dataset_weights.empty();
+}
+bool has_separate_paths(const Config::Validation& validation) {
+    return !validation.dataset_weights.empty() || validation.per_dataset;
 }
 
 fs::path token_file(const Source& source, BadLines bad_lines, const Config& config, int64_t vocab,
@@ -124,13 +149,15 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
 }
 
 // Rank 0 finds or makes the files and checks them while the other ranks wait; then these map the files.
-TrainingData::Files open(const Words& paths, const char* option, bool weighted, BadLines bad_lines,
+TrainingData::Files open(const Words& paths, const char* option, bool separate, BadLines bad_lines,
                          const Config& config, int64_t vocab, const fs::path& cache_folder,
-                         const Communicator& world, int threads, TokenizerFacts& facts) {
+                         const Communicator& world, int threads, TokenizerFacts& facts, Words& names) {
     TrainingData::Files files;
     Words found;  // path and layout of each
     on_first_rank(world, [&] {
-        for (const Source& source : sources_of(paths, option, weighted)) {
+        const std::vector<Source> sources = sources_of(paths, option, separate);
+        names = names_of(sources);
+        for (const Source& source : sources) {
             const fs::path path = token_file(source, bad_lines, config, vocab, cache_folder, threads);
             TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
@@ -139,6 +166,7 @@ TrainingData::Files open(const Words& paths, const char* option, bool weighted, 
         }
     });
     found = broadcast_texts(world, found);
+    names = broadcast_texts(world, names);
     together(world, [&] {
         if (world.rank() == 0) return;
         for (size_t i = 0; i < found.size(); i += 2)
@@ -204,9 +232,11 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
     TokenizerFacts facts;
+    Words names;  // of the sources that were opened last
     const auto open_data = [&](const auto& section, const char* option) {
-        return open(section.dataset_path, option, !section.dataset_weights.empty(),
-                    bad_lines_of(section.bad_lines), config, vocab, cache_folder, world, threads, facts);
+        return open(section.dataset_path, option, has_separate_paths(section),
+                    bad_lines_of(section.bad_lines), config, vocab, cache_folder, world, threads, facts,
+                    names);
     };
     files_ = open_data(training, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
@@ -221,6 +251,7 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     of_other_tokenizers_ = facts.others;
     tokenizer_notices_ = facts.notices;
     if (!validation.enable) return;
+    if (validation.per_dataset) validation_names_ = names;
     validation_.emplace(blend_of(held_out ? files_ : validation_files_,
                                  held_out ? training.dataset_weights : validation.dataset_weights,
                                  {.seq_len = validation.seq_len,
@@ -286,7 +317,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
                                  const std::vector<Sampler::Options>& streams) {
         Words paths = section.dataset_path;
         std::erase_if(paths, [&](const std::string& path) { return !exists_patiently(path); });
-        for (const Source& source : sources_of(paths, option, !section.dataset_weights.empty()))
+        for (const Source& source : sources_of(paths, option, has_separate_paths(section)))
             attempt([&] { look(source, bad_lines_of(section.bad_lines), streams); });
     };
     const Config::Training& training = config.training;

@@ -13,7 +13,7 @@ public:
     TextWorkload(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads)
         : config_(&config), data_(config, vocab, cache_folder, world, threads) {
-        if (data_.validation()) evaluator_.emplace(config, *data_.validation());
+        if (data_.validation()) evaluator_.emplace(config, *data_.validation(), data_.validation_names());
     }
 
     void set_shuffled(bool shuffled) override { data_.set_shuffled(shuffled); }

@@ -43,7 +43,7 @@ TEST_CASE("a blend gives the same samples on any number of ranks and after a res
     const Sources s;
     const Arguments more =
         blend + Arguments{"--training.shuffle", "--validation.enable", "--validation.freq=3",
-                          "--checkpoint.enable", "--lr_scheduler.total_steps=8"};
+                          "--validation.per_dataset", "--checkpoint.enable", "--lr_scheduler.total_steps=8"};
     const Outcome one = train_tiny(s.folder / "one", s.both, more + Arguments{steps(8)});
     CHECK_THAT(one.output, Contains("Data: 70 % of " + (s.folder / "a.h5").string() +
                                     ", 153 tokens in 1 document, 8 windows of 16 + 1 tokens; 30 % of " +
@@ -62,6 +62,12 @@ TEST_CASE("a blend gives the same samples on any number of ranks and after a res
     for (size_t i = 0; i < a.validations.size(); ++i) {
         CHECK(a.validations[i].tokens == b.validations[i].tokens);
         CHECK(relatively_close(a.validations[i].loss, b.validations[i].loss, 1e-12));
+        // each source has one window, of as many labels
+        REQUIRE(a.validations[i].losses.size() == 2);
+        const double of_a = a.validations[i].losses.at("a"), of_b = a.validations[i].losses.at("b");
+        CHECK(relatively_close(a.validations[i].loss, (of_a + of_b) / 2, 1e-12));
+        CHECK(relatively_close(of_a, b.validations[i].losses.at("a"), 1e-12));
+        CHECK(relatively_close(of_b, b.validations[i].losses.at("b"), 1e-12));
     }
     // changed weights count as changed data
     const Outcome changed = train_tiny(s.folder / "moving", s.both,
@@ -113,6 +119,17 @@ TEST_CASE("token files without weights count by their size, and a source may be 
         train_tiny(s.folder / "weighted", texts, tokenizer + Arguments{"--training.dataset_weights=1,3"}, 2);
     CHECK_THAT(weighted.output, Contains("Data: 25 % of ") && Contains("; 75 % of "));
     CHECK(count_of(" tokens in 1 document, ", weighted.output) >= 2);
+    write_file(s.folder / "more/two.txt", sixty_lines());
+    const std::string more_texts = texts + "," + in_folder("more/two.txt") + "," + in_folder("corpus");
+    train_tiny(s.folder / "validated", texts,
+               tokenizer + Arguments{"--validation.enable", "--validation.dataset_path=" + more_texts,
+                                     "--validation.per_dataset"});
+    const std::vector<ValidationLine> lines = read_metrics(s.folder / "validated").validations;
+    REQUIRE_FALSE(lines.empty());
+    std::vector<std::string> names;
+    for (const auto& [name, loss] : lines[0].losses) names.push_back(name);
+    CHECK(names == std::vector<std::string>{in_folder("corpus"), in_folder("corpus") + " (2)",
+                                            in_folder("more/two.txt"), in_folder("two.txt")});
     // text and a token file are two sources
     const Outcome mixed = train_tiny(s.folder / "mixed", texts + "," + in_folder("a.h5"), tokenizer);
     CHECK(count_of(" % of ", mixed.output) == 2);

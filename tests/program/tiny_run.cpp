@@ -130,10 +130,16 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                     .event = line.string("event"),
                                     .action = line.string("action"),
                                     .text = text});
-        else if (line.contains("validation_loss"))
-            lines.validations.push_back({.step = line.integer("step"),
-                                         .loss = line.number("validation_loss"),
-                                         .tokens = line.integer("validation_tokens")});
+        else if (line.contains("validation_loss")) {
+            ValidationLine& validation =
+                lines.validations.emplace_back(ValidationLine{.step = line.integer("step"),
+                                                              .loss = line.number("validation_loss"),
+                                                              .tokens = line.integer("validation_tokens")});
+            constexpr std::string_view of_source = "validation_loss/";
+            for (const auto& [field, value] : line.items())
+                if (field.starts_with(of_source))
+                    validation.losses[std::string(field.substr(of_source.size()))] = value.number();
+        }
         else if (line.contains("checkpoint_step"))
             lines.checkpoints.push_back({.step = line.integer("checkpoint_step"),
                                          .at_step = line.integer("step"),

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,7 @@ struct ValidationLine {
     int64_t step = 0;
     double loss = 0;
     int64_t tokens = 0;
+    std::map<std::string, double> losses;  ///< of each source
 };
 struct CheckpointLine {
     int64_t step = 0, at_step = 0;

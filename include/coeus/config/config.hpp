@@ -251,7 +251,8 @@ struct Config {
         int64_t local_batch_size = 8;         ///< training.local_batch_size if not given
         int64_t seq_len = 2048;               ///< training.seq_len if not given
         int64_t freq = 10;
-        int64_t steps = -1;  ///< -1: the whole set
+        int64_t steps = -1;        ///< -1: the whole set
+        bool per_dataset = false;  ///< Coeus only: the loss of each source too
     } validation;
 
     /// Computing in 8 bits: the options of each of model.converters.

@@ -57,6 +57,7 @@ public:
     SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights);
 
     int64_t seq_len() const { return sources_[0].seq_len(); }
+    size_t sources() const { return sources_.size(); }
     const Sampler& source(size_t number) const { return sources_[number]; }
     /// The share of all samples that come from a source.
     double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
@@ -70,10 +71,13 @@ public:
     /// Like Sampler::sample. Not thread-safe.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start);
+    /// The source of the sample that was written last.
+    size_t last_source() const { return last_source_; }
 
 private:
     std::vector<Sampler> sources_;
     BlendOrder order_;
+    size_t last_source_ = 0;
 };
 
 }  // namespace coeus

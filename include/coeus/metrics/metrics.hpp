@@ -76,12 +76,20 @@ struct StepMetrics {
     double data_percent() const { return step_s > 0 ? 100 * data_s / step_s : 0; }
 };
 
+/// The loss of one source of the validation data.
+struct SourceLoss {
+    std::string name;
+    double loss = 0;  ///< mean over its labels; not a number if it has none
+    int64_t tokens = 0;
+};
+
 struct ValidationMetrics {
     int64_t step = 0;
     double loss = 0;
     int64_t tokens = 0;
     double seconds = 0, tps = 0;
     double memory_gib = 0, memory_percent = 0;
+    std::vector<SourceLoss> sources;  ///< empty unless they are asked for
 };
 
 struct CheckpointMetrics {

@@ -16,13 +16,15 @@ namespace coeus {
 /// Collective.
 class Evaluator {
 public:
-    Evaluator(const Config& config, SampleStream stream);
-    /// Fills loss, tokens, seconds and tps. All ranks call `goes_on` before each batch; if it returns false,
+    /// `sources`: the names of the stream's sources, each of which gets a loss of its own; empty: none does.
+    Evaluator(const Config& config, SampleStream stream, std::vector<std::string> sources = {});
+    /// Fills loss, tokens, seconds, tps and sources. All ranks call `goes_on` before each batch; if it returns false,
     /// on all ranks alike, the validation ends and nothing is returned. ConfigError if no token is a label.
     std::optional<ValidationMetrics> run(Engine& engine, FunctionRef<bool()> goes_on);
 
 private:
     SampleStream stream_;
+    std::vector<std::string> sources_;
     int64_t sequences_, steps_, all_samples_;
     bool document_mask_;
     std::vector<int32_t> tokens_, labels_, document_start_;

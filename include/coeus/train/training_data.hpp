@@ -46,6 +46,9 @@ public:
     void set_shuffled(bool shuffled);
     /// Null if validation is off.
     const SampleStream* validation() const { return validation_ ? &*validation_ : nullptr; }
+    /// A name for each source of the validation data: its file's name without extension, or its whole path if
+    /// another source has this name. Empty without validation.per_dataset.
+    const std::vector<std::string>& validation_names() const { return validation_names_; }
     /// Epochs of each source of the training data in `samples` samples: "2.50 epochs of a.h5, 0.40 epochs of
     /// b.h5"; "" if no source is read more than once.
     std::string passes(int64_t samples) const;
@@ -66,6 +69,7 @@ public:
 
 private:
     Files files_, validation_files_;
+    std::vector<std::string> validation_names_;
     std::vector<std::string> of_other_tokenizers_;  ///< paths of files that another tokenizer made
     std::vector<std::string> tokenizer_notices_;    ///< about the tokenizer
     std::vector<double> weights_;

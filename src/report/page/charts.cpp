@@ -223,24 +223,33 @@ std::optional<XAxis> other_axis(const Chart& chart, const StepPlaces& other) {
     return XAxis{make_axis(first, last, Scale::linear, x_ticks), log_axis(first, last, 1, x_ticks)};
 }
 
-// A chart for each task: the accuracy, or the loss of a token.
-std::vector<Chart> charts_of_tasks(const std::vector<RunData>& runs, const std::vector<Place>& places) {
+// A chart for each source of the validation data, with its loss; and for each task, with the accuracy or the
+// loss of a token.
+std::vector<Chart> charts_of_measures(const std::vector<RunData>& runs, const std::vector<Place>& places) {
     std::vector<Chart> charts;
     std::set<std::string> drawn;
-    for (const RunData& run : runs)
-        for (const EvaluatedMetric& of_task : run.evaluations) {
-            const bool is_loss = of_task.metric == "loss";
-            if ((!is_loss && of_task.metric != "acc") || !drawn.insert(of_task.field).second) continue;
-            const std::string title = (is_loss ? "Loss of " : "Accuracy on ") + of_task.task;
-            const ChartKind kind = {.title = title.c_str(),
-                                    .unit = is_loss ? "nats per token" : "",
-                                    .short_unit = "",
-                                    .field = of_task.field.c_str(),
-                                    .validation_field = nullptr,
-                                    .range = ChartKind::Range::tight,
-                                    .noisy = false};
-            charts.push_back(make_chart(kind, "step", runs, places));
-        }
+    const auto add = [&](const std::string& field, const std::string& title, const char* unit) {
+        if (!drawn.insert(field).second) return;
+        const ChartKind kind = {.title = title.c_str(),
+                                .unit = unit,
+                                .short_unit = "",
+                                .field = field.c_str(),
+                                .validation_field = nullptr,
+                                .range = ChartKind::Range::tight,
+                                .noisy = false};
+        charts.push_back(make_chart(kind, "step", runs, places));
+    };
+    constexpr std::string_view of_source = "validation_loss/";
+    for (const RunData& run : runs) {
+        for (const std::string& field : run.fields)
+            if (field.starts_with(of_source))
+                add(field, "Validation loss of " + field.substr(of_source.size()), "nats per token");
+        for (const EvaluatedMetric& of_task : run.evaluations)
+            if (of_task.metric == "loss")
+                add(of_task.field, "Loss of " + of_task.task, "nats per token");
+            else if (of_task.metric == "acc")
+                add(of_task.field, "Accuracy on " + of_task.task, "");
+    }
     return charts;
 }
 
@@ -298,8 +307,8 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
     for (const ChartKind& kind : over_steps)
         if (std::string_view(kind.field) != total_tps || !have_one_rank(runs))
             charts.push_back(make_chart(kind, "step", runs, steps));
-    const std::vector<Chart> of_tasks = charts_of_tasks(runs, steps);
-    charts.insert(charts.begin() + 1, of_tasks.begin(), of_tasks.end());
+    const std::vector<Chart> measures = charts_of_measures(runs, steps);
+    charts.insert(charts.begin() + 1, measures.begin(), measures.end());
     const std::vector<StepPlaces> others = other_places_of(runs);
     for (Chart& chart : charts)
         for (const StepPlaces& other : others) chart.other_x.push_back(other_axis(chart, other));

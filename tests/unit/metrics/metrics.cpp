@@ -117,6 +117,21 @@ TEST_CASE("metrics: a line has the time, and the seconds of the run, to the mill
     CHECK_THROWS_AS(with_times("{}", 0, 0), LogicError);
 }
 
+TEST_CASE("metrics: a validation shows the loss of each source") {
+    const ValidationMetrics v = {
+        .step = 9, .loss = 3, .tokens = 12, .sources = {{"web", 2.5, 12}, {"code_loss", std::nan(""), 0}}};
+    CHECK_THAT(console_line(v, false), Catch::EndsWith("  web: 2.5000  code_loss: no labels"));
+    const JsonDocument line = JsonDocument::parse(json_line(v), "line");
+    CHECK(line.root().number("validation_loss/web") == 2.5);
+    CHECK(line.root().integer("validation_tokens/web") == 12);
+    CHECK(line.root()["validation_loss/code_loss"].is_null());
+    CHECK(line.root().integer("validation_tokens/code_loss") == 0);
+    CHECK_FALSE(is_part_of_loss("validation_loss/code_loss"));
+    const std::vector<Scalar> scalars = tensorboard_scalars(v);
+    CHECK(std::ranges::count(scalars, "validation_metrics/loss/web", &Scalar::key) == 1);
+    CHECK(std::ranges::count(scalars, "validation_metrics/loss/code_loss", &Scalar::key) == 0);
+}
+
 TEST_CASE("metrics: a GPU's values are written only if they are known") {
     StepMetrics m = some_step();
     const std::string without = console_line(m, false);

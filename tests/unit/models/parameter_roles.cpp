@@ -77,7 +77,8 @@ TEST_CASE("every parameter of every family has the role of its name") {
                 seen.insert(name);
             }
     };
-    for (const ModelFamily& family : model_families()) look(family.flavors.front());
+    for (const ModelFamily& family : model_families())
+        if (!family.own_block) look(family.flavors.front());  // others were registered by another test
     for (int number = 0; number < attention_kinds; ++number) {
         DecoderConfig config = tiny_config(3);
         config.mtp.layers = 1;

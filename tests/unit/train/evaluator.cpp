@@ -27,15 +27,17 @@ Config config_with(int64_t sequences, int64_t steps, bool document_mask = false)
     return config;
 }
 
-ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
+ValidationMetrics validate(const SampleStream& sampler, const Config& config,
+                           const std::vector<std::string>& sources = {}) {
     Engine engine(tiny_config(), {.types = {.master = Dtype::f64, .compute = Dtype::f64},
                                   .training = {.sequences = 1, .seq_len = window_tokens},
                                   .validation = {.sequences = config.validation.local_batch_size,
-                                                 .seq_len = window_tokens}});
+                                                 .seq_len = window_tokens},
+                                  .scores_tokens = !sources.empty()});
     engine.allocate();
     engine.model().parameters().initialise(5, 1);
     engine.renew_weights();
-    Evaluator evaluator(config, sampler);
+    Evaluator evaluator(config, sampler, sources);
     const ValidationMetrics first = evaluator.run(engine, [] { return true; }).value();
     CHECK_FALSE(evaluator.run(engine, [] { return false; }));
     CHECK(evaluator.run(engine, [] { return true; })->loss == first.loss);
@@ -100,6 +102,34 @@ TEST_CASE(
     const double other = validate(sources[1], config_with(4, -1)).loss;
     CHECK(relatively_close(validate(stream, config_with(3, -1)).loss,
                            (alone + other) / (4 * window_tokens + 1), 1e-12));
+}
+
+TEST_CASE("evaluator: the loss of each source is that of its windows") {
+    const TemporaryFolder folder;
+    std::vector<uint8_t> mask(10, 0);
+    mask[1] = 1;
+    const TokenFile a(counting_file(folder / "a.h5", 20)), b(counting_file(folder / "b.h5", 10, {}, mask));
+    const std::vector<Sampler> sources = {Sampler(a, {.seq_len = window_tokens}),
+                                          Sampler(b, {.seq_len = window_tokens})};
+    const ValidationMetrics without = validate(SampleStream(sources, {}), config_with(2, -1));
+    CHECK(without.sources.empty());
+    for (const int64_t sequences : {1, 2, 3, 10}) {
+        const ValidationMetrics m =
+            validate(SampleStream(sources, {}), config_with(sequences, -1), {"a", "b"});
+        CHECK(relatively_close(m.loss, without.loss, 1e-13));
+        CHECK(m.tokens == without.tokens);
+        REQUIRE(m.sources.size() == 2);
+        for (size_t k = 0; k < 2; ++k) {
+            const ValidationMetrics alone = validate(sources[k], config_with(4, -1));
+            CHECK(m.sources[k].name == (k == 0 ? "a" : "b"));
+            CHECK(m.sources[k].tokens == alone.tokens);
+            CHECK(relatively_close(m.sources[k].loss, alone.loss, 1e-12));
+        }
+    }
+    // one batch of one sample has no label of the other source
+    const ValidationMetrics few = validate(SampleStream(sources, {}), config_with(1, 1), {"a", "b"});
+    CHECK(few.sources[0].tokens + few.sources[1].tokens == few.tokens);
+    CHECK(std::isnan(few.sources[few.sources[0].tokens > 0 ? 1 : 0].loss));
 }
 
 TEST_CASE("evaluator: samples without any label are an error") {
