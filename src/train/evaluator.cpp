@@ -93,12 +93,12 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
         SampleRows samples_read = {
             .sequences = sequences_, .seq_len = seq_len, .tokens = tokens_, .labels = labels_};
         if (document_mask_) samples_read.document_start = document_start_;
-        const SampleRows batch = samples_read.slice(0, filled);
+        const SampleRows rows = samples_read.slice(0, filled);
         if (sources_.empty()) {
-            loss += engine.evaluate(batch);
+            loss += engine.evaluate(rows);
         } else {
-            loss += engine.evaluate(batch, scores);
-            of_sources.add(batch, scores, source_of_row);
+            loss += engine.evaluate(rows, scores);
+            of_sources.add(rows, scores, source_of_row);
         }
     }
 
