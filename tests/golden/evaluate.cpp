@@ -2,7 +2,9 @@
 // Every model of golden/evaluate against lm-evaluation-harness, in float64: ids of all requests, scores,
 // greedy answers and all metrics, for each way to add BOS and each stride. Every token of a document is
 // scored once. The loss of each model of golden/models is that of its first batch.
+#include "coeus/file/safetensors.hpp"
 #include "coeus/models/hub_model.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "support/catch.hpp"
 #include "support/golden.hpp"
 #include "support/golden_evaluation.hpp"
@@ -136,7 +138,83 @@ void compare(const fs::path& file) {
         }
 }
 
+// The first batch of a case of golden/models.
+class FirstBatch {
+public:
+    explicit FirstBatch(const fs::path& folder)
+        : expected_(JsonDocument::read(folder / "expected.json")),
+          file_(Safetensors::open((folder / "batch.safetensors").string())),
+          shape_{expected()["batch"].integer("sequences"), expected()["batch"].integer("length"),
+                 expected().string("documents").starts_with("masked")} {
+        const std::vector<int32_t> windows = ids("tokens", shape_.seq_len + 1);
+        for (int64_t t = 0; t < shape_.count(); ++t)
+            tokens_.push_back(windows[size_t(t + t / shape_.seq_len)]);
+        labels_ = ids("labels", shape_.seq_len);
+        if (!shape_.masks_documents) return;
+        const std::vector<int32_t> documents = ids("document_ids", shape_.seq_len);
+        for (size_t t = 0; t < documents.size(); ++t) {
+            const auto index = int32_t(int64_t(t) % shape_.seq_len);
+            starts_.push_back(index == 0 || documents[t] != documents[t - 1] ? index : starts_.back());
+        }
+    }
+    JsonView expected() const { return expected_.root(); }
+    const BatchShape& shape() const { return shape_; }
+    SampleRows rows() const {
+        return {.sequences = shape_.sequences,
+                .seq_len = shape_.seq_len,
+                .tokens = tokens_,
+                .labels = labels_,
+                .document_start = starts_};
+    }
+    bool has_own_positions() const { return file_.has("position_ids") && !shape_.masks_documents; }
+
+private:
+    std::vector<int32_t> ids(const std::string& name, int64_t length) const {
+        std::vector<int32_t> all(size_t(shape_.sequences * length));
+        file_.read(name, Tensor(all.data(), Dtype::i32, {int64_t(all.size())}), 0);
+        return all;
+    }
+    JsonDocument expected_;
+    Safetensors file_;
+    BatchShape shape_;
+    std::vector<int32_t> tokens_, labels_, starts_;
+};
+
+void compare_loss(const fs::path& folder) {
+    const FirstBatch batch(folder);
+    const DecoderConfig model = model_from_hub(folder.string());
+    Engine engine(model, {.trains = false,
+                          .types = {Dtype::f64, Dtype::f64},
+                          .validation = batch.shape(),
+                          .scores_tokens = true});
+    engine.allocate();
+    Pretrained(folder).load(decoder_of(engine.model()));
+    engine.renew_weights();
+    TokenScores scores;
+    const double loss = engine.evaluate(batch.rows(), scores),
+                 labels = batch.expected().number("valid_tokens");
+    CHECK(relatively_close(loss / labels, batch.expected().number("loss"), 1e-12));
+    double sum = 0;
+    for (const double of_token : scores.losses) sum += of_token;
+    CHECK(relatively_close(sum / labels, batch.expected().number("loss"), 1e-12));
+}
+
 }  // namespace
+
+TEST_CASE("evaluate: an engine that only evaluates gives the loss of each model") {
+    std::vector<GoldenCase> cases;
+    for (const std::string& name : golden_folders("models")) {
+        const fs::path folder = golden(name);
+        cases.push_back({name,
+                         [=] {
+                             return FirstBatch(folder).has_own_positions()
+                                        ? "runs have no positions of their own without a document mask"
+                                        : "";
+                         },
+                         [=] { compare_loss(folder); }});
+    }
+    compare_golden(cases);
+}
 
 TEST_CASE("evaluate: scores and metrics are those of lm-evaluation-harness") {
     std::vector<GoldenCase> cases;

@@ -24,12 +24,14 @@ public:
             run_coeus({"tokenizer", path("text.txt"), "--vocab_size=270", "--output", path("tokenizer")});
         INFO(tokenizer.output);
         REQUIRE(tokenizer.exit_code == 0);
-        train_tiny(run(), folder_ / "text.txt",
-                   {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(4),
-                    "--training.seq_len=32", "--training.mixed_precision_param=bfloat16",
-                    "--training.document_mask", "--checkpoint.enable", "--checkpoint.interval=2",
-                    "--checkpoint.last_save_model_only=false", "--validation.enable",
-                    "--validation.dataset_path=" + path("held_out.txt"), "--validation.freq=4"});
+        train_tiny(
+            run(), folder_ / "text.txt",
+            {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(4),
+             "--training.seq_len=32", "--training.mixed_precision_param=bfloat16", "--training.document_mask",
+             "--model.converters=quantize.linear.float8", "--quantize.linear.float8.recipe_name=rowwise",
+             "--checkpoint.enable", "--checkpoint.interval=2", "--checkpoint.last_save_model_only=false",
+             "--validation.enable", "--validation.dataset_path=" + path("held_out.txt"),
+             "--validation.freq=4"});
         write_file(folder_ / "tasks.jsonl",
                    R"({"query": "The dog sat on the", "choices": ["mat", "log"], "gold": 0, "id": "a"})"
                    "\n\n"

@@ -106,8 +106,8 @@ class Recipes(unittest.TestCase):
     def test_recipes(self):
         recipes = [self.shorter(block) for block in fences(self.readme, "sh")]
         decks = [self.shorter(block) for block in fences(self.readme, "toml")]
-        self.assertEqual((len(recipes), len(decks)), (5, 1), "own text, resume, Hugging Face, plan, torchtitan")
-        own_text, resume, hub, plan, titan = recipes
+        self.assertEqual((len(recipes), len(decks)), (6, 1), "own text, resume, Hugging Face, evaluate, plan, torchtitan")
+        own_text, resume, hub, evaluate, plan, titan = recipes
 
         (self.clone / "my_text").mkdir()
         sources = [p.read_text() for p in sorted((self.clone / "src").rglob("*.cpp"))]
@@ -129,6 +129,14 @@ class Recipes(unittest.TestCase):
         self.assertIn("Training completed at step 2", output)
         self.assertTrue((self.clone / "tuned-hf/config.json").is_file())
         self.assertTrue((self.clone / "tuned-hf/tokenizer.json").is_file())
+
+        (self.clone / "tasks.jsonl").write_text('{"query": "Return the", "choices": ["bytes", "horse"], "gold": 0}\n')
+        (self.clone / "held_out.txt").write_text(sources[0][:2000])
+        output = self.shell(evaluate)
+        self.assertRegex(output, r"tasks +1 +[01]\.0000 ")
+        self.assertRegex(output, r"held_out +1 +[\d,]+ +[\d,]+ +\d\.\d{4} ")
+        self.assertIn("acc,none", (self.clone / "results.json").read_text())
+        self.assertIn('"step":6,"task":"tasks"', (self.clone / "outputs/evaluation.jsonl").read_text())
 
         output = self.shell(plan)
         self.assertIn("Mesh: 256 ranks", output)

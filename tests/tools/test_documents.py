@@ -201,7 +201,7 @@ optimizer_kwargs = {lr = 1, betas = [1, 2]}
         self.assertEqual(self.check("```\nstepz = 1\n```\n"), [])
 
     def test_flags_of_commands_are_read_from_the_sources(self):
-        self.assertEqual(self.KNOWN.takes_options, {"train", "info", "products", "sbatch"})
+        self.assertEqual(self.KNOWN.takes_options, {"train", "evaluate", "info", "products", "sbatch"})
         for command, flag in (("train", "dry_run"), ("generate", "stop"), ("schedule", "lowered"), ("report", "force"),
                               ("tokenizer", "vocab_size"), ("tokenize", "threads"), ("info", "newest_step"),
                               ("convert", "only"), ("sbatch", "gpus-per-node"), ("train", "device")):

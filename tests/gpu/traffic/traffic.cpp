@@ -100,6 +100,7 @@ std::vector<TypedCase> traffic_cases() {
     list.push_back({merge_attention_case({1, 64, 4, 2, 64, 0.125}, false)});
     list.push_back({attention_cached_case({4, 64, 4, 2, 64, 0.125}, 4)});
     list.push_back({add_log_sum_exp_case(4, 128)});
+    list.push_back({largest_of_rows_case(64, 512)});
     list.push_back({rms_norm_backward_case(2048, 64, Plus::none)});
     list.push_back({embedding_backward_case(512, 64, 32)});
     list.push_back({adam_case(32768, true, false)});

@@ -154,4 +154,11 @@ TEST_CASE("evaluation: 8 billion parameters in bfloat16 need 16 GB, not 128") {
     CHECK(model.parameters() > 8'000'000'000);
     CHECK(plan.bytes(term::weights) + plan.bytes(term::compute_weights) < 16'100'000'000);
     CHECK(plan.total() < 17'500'000'000);
+    EngineOptions divided = evaluating(Dtype::bf16, Dtype::bf16);
+    divided.mesh = {.dp_shard = 4};
+    const MemoryPlan of_rank = Engine(model, divided).plan();
+    CHECK(of_rank.bytes(term::weights) < 4'100'000'000);
+    CHECK(of_rank.bytes(term::gathered_weights) > 0);
+    CHECK(of_rank.bytes(term::unreduced_gradients) == 0);
+    CHECK(of_rank.total() < 7'500'000'000);
 }
