@@ -140,9 +140,15 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(validation.steps), to_nothing,
               "Number of batches of a validation. -1: all of the data")
             .obeys(all_or_some),
-        works(COEUS_FIELD(validation.per_dataset), to_samples,
-              "Also report the loss of each path of `validation.dataset_path` (if it is empty: of each source "
-              "of the training data). Each path of text is then a source of its own"),
+        works(
+            COEUS_FIELD(validation.per_dataset), to_samples,
+            "Also report the loss of each path of `validation.dataset_path` (if it is empty: of each source "
+            "of the training data). Each path of text is then a source of its own"),
+        works(COEUS_FIELD(validation.tasks), to_nothing,
+              "Files of tasks that are scored at each validation, in the form that `coeus evaluate` reads"),
+        works(COEUS_FIELD(validation.tasks_limit), to_nothing,
+              "Number of lines of each of these files that are scored. 0: all")
+            .obeys(at_least_0),
 
         works(COEUS_FIELD(checkpoint.enable), to_nothing,
               "Save checkpoints, and resume from the newest one at the start"),

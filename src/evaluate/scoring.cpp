@@ -140,7 +140,7 @@ void Scoring::add(size_t window, const TokenScores& scores, size_t first) {
 
 // The same number of calls on every rank, since the layers communicate; a rank with no row left evaluates one
 // without labels.
-void Scoring::run(Engine& engine) {
+bool Scoring::run(Engine& engine, FunctionRef<bool()> goes_on) {
     const Communicator& data_ranks = engine.mesh()[axis::dp];
     const int64_t ranks = data_ranks.size(), length = options_.row_length;
     int32_t tasks = 0;
@@ -151,6 +151,7 @@ void Scoring::run(Engine& engine) {
     TokenScores scores;
     size_t next = size_t(data_ranks.rank());
     for (int64_t call = 0; call < calls; ++call) {
+        if (!goes_on()) return false;
         std::vector<const PackedRow*> filled;
         for (; int64_t(filled.size()) < options_.sequences && next < rows_.size(); next += size_t(ranks)) {
             fill(rows_[next], filled.size());
@@ -181,6 +182,7 @@ void Scoring::run(Engine& engine) {
         if (by_position_[i + 1] > 0)
             positions_[int32_t(i / 2 / kinds_of_positions)][int(i / 2 % kinds_of_positions)] = {
                 by_position_[i], int64_t(by_position_[i + 1])};
+    return true;
 }
 
 }  // namespace coeus

@@ -55,8 +55,8 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
         const JsonView line = document.root();
         // events count by their number: samples stay skipped after the run has gone back to an earlier step
         if (line.contains("event")) return line.integer("event_number") <= past.events;
-        if (past.validation_is_left && line.contains("validation_loss") && line.integer("step") == past.step)
-            return false;
+        const bool validation = line.contains("validation_loss") || line.contains("task");
+        if (past.validation_is_left && validation && line.integer("step") == past.step) return false;
         return line.integer("step") <= past.step;
     } catch (const ConfigError&) {
         return false;  // an incomplete line: the run was killed
@@ -161,6 +161,14 @@ std::string console_line(const ValidationMetrics& m, bool color) {
     return join(parts, "  ");
 }
 
+std::string console_line(int64_t step, const TaskMetrics& m, bool color) {
+    std::vector<std::string> parts = {painted(fmt::format("validate step: {:2}", step), Color::red, color),
+                                      m.task};
+    for (const auto& [metric, value] : m.values)
+        parts.push_back(painted(fmt::format("{}: {:.4f}", metric, value), Color::green, color));
+    return join(parts, "  ");
+}
+
 std::string json_line(const StepMetrics& m) {
     Json line = Json::object();
     line.set("step", m.step).set("loss", m.loss).set("loss_max", m.loss_max).set("grad_norm", m.grad_norm);
@@ -195,6 +203,14 @@ std::string json_line(const ValidationMetrics& m) {
         line.set("validation_loss/" + source.name, source.tokens > 0 ? Json(source.loss) : Json());
         line.set("validation_tokens/" + source.name, source.tokens);
     }
+    return line.text();
+}
+
+std::string json_line(int64_t step, const TaskMetrics& m) {
+    Json line = Json::object();
+    line.set("step", step).set("task", m.task);
+    for (const auto& [metric, value] : m.values)
+        line.set(metric, std::isfinite(value) ? Json(value) : Json());
     return line.text();
 }
 

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <system_error>
 
@@ -128,6 +129,10 @@ std::vector<Scalar> tensorboard_scalars(const ValidationMetrics& m) {
     };
     for (const SourceLoss& source : m.sources)
         if (source.tokens > 0) scalars.push_back({"validation_metrics/loss/" + source.name, source.loss});
+    for (const TaskMetrics& task : m.tasks)
+        for (const auto& [metric, value] : task.values)
+            if (std::isfinite(value))
+                scalars.push_back({fmt::format("tasks/{}/{}", task.task, metric), value});
     return scalars;
 }
 

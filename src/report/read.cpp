@@ -53,10 +53,30 @@ fs::path folder_of(const std::string& given) {
                       near.empty() ? "" : "; runs in it: " + join(near, ", "));
 }
 
+// Adds a value as series "TASK METRIC".
+void add_of_task(const std::string& task, const std::string& metric, int64_t step, double value,
+                 RunData& run) {
+    const std::string field = task + " " + metric;
+    if (!run.series.contains(field)) {
+        run.fields.push_back(field);
+        run.evaluations.push_back({task, metric, field});
+    }
+    run.series[field][step] = value;
+}
+
+// Adds what a validation has found of a task.
+void add_task_line(const JsonView& line, RunData& run) {
+    for (const auto& [field, value] : line.items())
+        if (field != "step" && field != "task" && field != "time" && field != "run_s" && !value.is_null())
+            if (const std::optional<double> number = drawable(value.number()))
+                add_of_task(line.string("task"), field, line.integer("step"), *number, run);
+}
+
 // Adds one line of metrics.jsonl. A validation line repeats the memory of its step, so only its validation_
 // fields count.
 void add_line(const JsonView& line, RunData& run) {
     if (line.contains("event")) return;  // an event of the guards is not part of a curve
+    if (line.contains("task")) return add_task_line(line, run);
     const int64_t step = line.integer("step");
     const bool validation = line.contains("validation_loss");
     for (const auto& [field, value] : line.items()) {
@@ -104,12 +124,7 @@ void read_evaluations(const fs::path& file, RunData& run) {
         const std::optional<double> number =
             line.contains("value") ? drawable(line.number("value")) : std::nullopt;
         if (!number) return;
-        const std::string field = line.string("task") + " " + line.string("metric");
-        if (!run.series.contains(field)) {
-            run.fields.push_back(field);
-            run.evaluations.push_back({line.string("task"), line.string("metric"), field});
-        }
-        run.series[field][line.integer("step")] = *number;
+        add_of_task(line.string("task"), line.string("metric"), line.integer("step"), *number, run);
     });
 }
 

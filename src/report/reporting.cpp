@@ -76,6 +76,10 @@ void Reporting::validation(ValidationMetrics m) {
     add_memory(m, device_, resident_bytes());
     log::write_colored(log::Level::info, console_line(m, log::colored()));
     write_line(json_line(m));
+    for (const TaskMetrics& task : m.tasks) {
+        log::write_colored(log::Level::info, console_line(m.step, task, log::colored()));
+        write_line(json_line(m.step, task));
+    }
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 

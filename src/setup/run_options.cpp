@@ -76,7 +76,8 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len,
                               .masks_documents = config.training.document_mask};
-    options.scores_tokens = config.validation.enable && config.validation.per_dataset;
+    options.scores_tokens =
+        config.validation.enable && (config.validation.per_dataset || !config.validation.tasks.empty());
     options.optimizer = config.optimizer;
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/workload.hpp"
 
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/host_error.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
+#include "coeus/train/validation_tasks.hpp"
+
+#include <stdexcept>
 
 namespace coeus {
 
@@ -10,10 +15,11 @@ namespace {
 
 class TextWorkload : public Workload {
 public:
-    TextWorkload(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
+    TextWorkload(const Config& config, const DecoderConfig& model, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads)
-        : config_(&config), data_(config, vocab, cache_folder, world, threads) {
+        : config_(&config), data_(config, model.vocab, cache_folder, world, threads) {
         if (data_.validation()) evaluator_.emplace(config, *data_.validation(), data_.validation_names());
+        if (!config.validation.tasks.empty()) tasks_.emplace(config, model, world);
     }
 
     void set_shuffled(bool shuffled) override { data_.set_shuffled(shuffled); }
@@ -33,7 +39,12 @@ public:
     bool validates() const override { return evaluator_.has_value(); }
     std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) override {
         require(evaluator_.has_value(), "a workload without validation cannot validate");
-        return evaluator_->run(engine, goes_on);
+        std::optional<ValidationMetrics> metrics = evaluator_->run(engine, goes_on);
+        if (!metrics || !tasks_) return metrics;
+        const auto tasks = tasks_->run(engine, goes_on);
+        if (!tasks) return std::nullopt;
+        metrics->tasks = *tasks;
+        return metrics;
     }
 
     std::string summary() const override { return data_.summary(); }
@@ -52,6 +63,7 @@ private:
     const Config* config_;
     TrainingData data_;
     std::optional<Evaluator> evaluator_;
+    std::optional<ValidationTasks> tasks_;
 };
 
 // There is one kind of samples so far, text, which decoders read.
@@ -62,13 +74,21 @@ const DecoderConfig& text_model(const ModelConfig& model) {
 }  // namespace
 
 DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights) {
-    return check_data(config, text_model(model).vocab, weights);
+    const DecoderConfig& decoder = text_model(model);
+    DataCheck found = check_data(config, decoder.vocab, weights);
+    // a tokenizer that is absent here is reported with the data, if these need it
+    if (!config.validation.tasks.empty() && Tokenizer::is_at(config.model.tokenizer())) try {
+            read_validation_tasks(config, decoder);
+        } catch (const std::runtime_error& error) {
+            (is_of_this_host(error) ? found.failed : found.errors).emplace_back(error.what());
+        }
+    return found;
 }
 
 std::unique_ptr<Workload> make_workload(const Config& config, const ModelConfig& model,
                                         const std::filesystem::path& cache_folder, const Communicator& world,
                                         int threads) {
-    return std::make_unique<TextWorkload>(config, text_model(model).vocab, cache_folder, world, threads);
+    return std::make_unique<TextWorkload>(config, text_model(model), cache_folder, world, threads);
 }
 
 }  // namespace coeus

@@ -42,7 +42,7 @@ std::string sixty_lines() {
 TEST_CASE("a blend gives the same samples on any number of ranks and after a restart") {
     const Sources s;
     const Arguments more =
-        blend + Arguments{"--training.shuffle", "--validation.enable", "--validation.freq=3",
+        blend + Arguments{"--training.shuffle",       "--validation.enable", "--validation.freq=3",
                           "--validation.per_dataset", "--checkpoint.enable", "--lr_scheduler.total_steps=8"};
     const Outcome one = train_tiny(s.folder / "one", s.both, more + Arguments{steps(8)});
     CHECK_THAT(one.output, Contains("Data: 70 % of " + (s.folder / "a.h5").string() +

@@ -139,8 +139,7 @@ MetricLines read_metrics(const fs::path& dump_folder) {
             for (const auto& [field, value] : line.items())
                 if (field.starts_with(of_source))
                     validation.losses[std::string(field.substr(of_source.size()))] = value.number();
-        }
-        else if (line.contains("checkpoint_step"))
+        } else if (line.contains("checkpoint_step"))
             lines.checkpoints.push_back({.step = line.integer("checkpoint_step"),
                                          .at_step = line.integer("step"),
                                          .seconds = line.number("checkpoint_s"),

@@ -253,6 +253,8 @@ struct Config {
         int64_t freq = 10;
         int64_t steps = -1;        ///< -1: the whole set
         bool per_dataset = false;  ///< Coeus only: the loss of each source too
+        Words tasks;               ///< Coeus only: files of tasks to score
+        int64_t tasks_limit = 0;   ///< Coeus only: of the lines of each file; 0: all
     } validation;
 
     /// Computing in 8 bits: the options of each of model.converters.

@@ -53,8 +53,11 @@ public:
     int64_t rows() const { return int64_t(rows_.size()); }
     int64_t tokens() const;
 
-    /// Scores all requests with an engine whose validation batches are rows of these options. Collective.
-    void run(Engine& engine);
+    /// Scores all requests with an engine whose validation batches are rows of these options. All ranks call
+    /// `goes_on` before each batch; if it returns false, on all ranks alike, so does this, and there are no
+    /// scores. Collective.
+    bool run(
+        Engine& engine, FunctionRef<bool()> goes_on = [] { return true; });
     /// The scores of the last run, on every rank: of the requests of all lines of all tasks, in order.
     const std::vector<Score>& scores() const { return scores_; }
     /// By task and k; only tasks of documents have an entry.

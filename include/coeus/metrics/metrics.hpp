@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -83,6 +84,13 @@ struct SourceLoss {
     int64_t tokens = 0;
 };
 
+/// The metrics of a task of validation.tasks, by name: "acc". Not a number if a score of the task is not
+/// finite.
+struct TaskMetrics {
+    std::string task;
+    std::vector<std::pair<std::string, double>> values;
+};
+
 struct ValidationMetrics {
     int64_t step = 0;
     double loss = 0;
@@ -90,6 +98,7 @@ struct ValidationMetrics {
     double seconds = 0, tps = 0;
     double memory_gib = 0, memory_percent = 0;
     std::vector<SourceLoss> sources;  ///< empty unless they are asked for
+    std::vector<TaskMetrics> tasks;   ///< on rank 0
 };
 
 struct CheckpointMetrics {
@@ -105,9 +114,11 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu);
 /// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; with `color` in torchtitan's colours.
 std::string console_line(const StepMetrics& m, bool color);
 std::string console_line(const ValidationMetrics& m, bool color);
+std::string console_line(int64_t step, const TaskMetrics& m, bool color);
 /// One line of metrics.jsonl, full digits.
 std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
+std::string json_line(int64_t step, const TaskMetrics& m);
 std::string json_line(const CheckpointMetrics& m);
 /// A line of metrics.jsonl, which is a JSON object, with two more fields: `time`, in seconds since 1970, and
 /// `run_s`, the seconds of the run. Both have milliseconds.
