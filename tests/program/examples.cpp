@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/paths.hpp"
 
+#include <cmath>
 #include <filesystem>
 
 using namespace coeus;
@@ -78,4 +79,43 @@ TEST_CASE("examples: custom_schedule trains to the losses of 1F1B with a smaller
     REQUIRE(usual.steps.size() == ours.steps.size());
     REQUIRE(usual.steps.back().step == 2);
     for (size_t i = 0; i < usual.steps.size(); ++i) CHECK(usual.steps[i].loss == ours.steps[i].loss);
+}
+
+TEST_CASE("examples: recipes continue a stable run, and the first rate of a decay is the stable one") {
+    const TemporaryFolder folder;
+    const std::string output = run_example("recipes", "STEPS=6", folder.path());
+    CHECK(count_of("Resuming from stable/checkpoint/step-00000006.h5: step 6", output) == 2);
+    CHECK_THAT(output, Contains("Starting from the weights of ./decay/checkpoint/step-00000009.h5") &&
+                           Contains("Starting from the weights of ./base") &&
+                           Contains("./continued/checkpoint/hf-00000003"));
+    CHECK(std::filesystem::exists(folder / "recipes.html"));
+    // the first step of each deck, with the next rates
+    const auto lines = [&](const std::string& deck, const Arguments& more) {
+        const Outcome run =
+            run_coeus(Arguments{"train", paths::source() + "/examples/recipes/" + deck + ".toml",
+                                "--job.dump_folder=again_" + deck, "--metrics.log_freq=1"} +
+                          more,
+                      0, {}, folder.path());
+        INFO(run.output);
+        REQUIRE(run.exit_code == 0);
+        return read_metrics(folder / ("again_" + deck)).steps;
+    };
+    const Arguments branch = {steps(10), "--checkpoint.initial_load_path=stable/checkpoint/step-00000006.h5"};
+    const std::vector<StepLine> decay = lines("decay", branch), mid = lines("mid_training", branch);
+    REQUIRE(decay.size() == 4);
+    CHECK(decay[0].step == 7);
+    CHECK(decay[0].lr == 3e-3);
+    for (size_t i = 1; i < 4; ++i)
+        CHECK(relatively_close(decay[i].lr, 3e-3 * (1 - std::sqrt(double(i) / 4)), 1e-12));
+    CHECK(mid.at(0).lr == 3e-3);
+    CHECK(relatively_close(mid.at(3).lr, 3e-3 * (0.1 + 0.9 / 4), 1e-12));
+    // moments and place in the data are those of the stable run, which would have taken the same step
+    const std::vector<StepLine> stable = lines("stable", {steps(7)});
+    CHECK(stable.at(6).loss == decay[0].loss);
+    CHECK(stable.at(6).grad_norm == decay[0].grad_norm);
+    CHECK(mid[0].loss != decay[0].loss);
+    // random weights would have the logarithm of 384, and rows four times as long change little
+    const std::vector<StepLine> longer = lines("long_context", {steps(1)});
+    CHECK(std::fabs(longer.at(0).loss - decay.back().loss) < 0.5);
+    CHECK(longer.at(0).tokens_seen == 1024);
 }

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the checks of prose and of documents: each rule finds its violations in each kind of file, and names the line."""
 import io
-import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -210,66 +206,6 @@ optimizer_kwargs = {lr = 1, betas = [1, 2]}
 
     def test_the_changelog_may_name_removed_options(self):
         self.assertEqual(self.check("`--training.stepz`\n", "CHANGELOG.md"), [])
-
-
-WANDB = """
-import json, os, time
-pause, time.sleep = time.sleep, lambda seconds: pause(0.01)
-class Run:
-    summary = json.loads(os.environ["SUMMARY"])
-    def define_metric(self, name, step_metric): pass
-    def log(self, values): print(json.dumps(values), flush=True)
-def init(**settings): return Run()
-"""
-
-
-class Follower(unittest.TestCase):
-    """The script of doc/metrics.md that logs metrics to Weights & Biases, with a stand-in for the latter."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.run_folder = Path(folder.name)
-        self.metrics = self.run_folder / "metrics.jsonl"
-        (self.run_folder / "wandb.py").write_text(WANDB)
-        document = (ROOT / "doc/metrics.md").read_text()
-        self.script = re.search(r"```python\n(import [^`]*wandb.init[^`]*)```", document)[1]
-
-    def follow(self, summary):
-        follower = subprocess.Popen([sys.executable, "-c", self.script, self.run_folder], text=True,
-                                    stdout=subprocess.PIPE, env={**os.environ, "SUMMARY": json.dumps(summary),
-                                                                 "PYTHONPATH": str(self.run_folder)})
-        self.addCleanup(follower.stdout.close)
-        self.addCleanup(follower.wait)
-        self.addCleanup(follower.kill)
-        ends_a_wait_for_lines_that_never_come = threading.Timer(60, follower.kill)
-        ends_a_wait_for_lines_that_never_come.start()
-        self.addCleanup(ends_a_wait_for_lines_that_never_come.cancel)
-        return lambda count: [tuple(json.loads(follower.stdout.readline() or "{}").values()) for _ in range(count)]
-
-    @staticmethod
-    def lines(*steps):
-        return "".join(json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in steps)
-
-    def test_lines_of_a_file_that_is_replaced(self):
-        self.metrics.write_text(self.lines((1, 9), (2, 8), (3, 7)))
-        logged = self.follow({})
-        self.assertEqual(logged(3), [(1, 9), (2, 8), (3, 7)])
-        shorter = self.run_folder / "metrics.jsonl.part"
-        shorter.write_text(self.lines((1, 9), (2, 8)))
-        shorter.rename(self.metrics)
-        with open(self.metrics, "a") as file:
-            file.write(self.lines((3, 6), (4, 5)))
-        self.assertEqual(logged(2), [(3, 6), (4, 5)])
-
-    def test_a_script_that_is_started_again(self):
-        self.metrics.write_text(self.lines((1, 9), (2, 8), (3, 7)))
-        logged = self.follow({"step": 2})
-        self.assertEqual(logged(1), [(3, 7)])
-        rewound = self.run_folder / "metrics.jsonl.part"
-        rewound.write_text(self.lines((1, 9), (2, 6)))
-        rewound.rename(self.metrics)
-        self.assertEqual(logged(1), [(2, 6)])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ if "train" in arguments:
     folder, step = Path(value(r"job\\.dump_folder", "outputs"), "checkpoint"), int(value(r"training\\.steps", ""))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"step-{step:08}.h5").touch()
-    (folder / f"hf-{step:08}").mkdir()
+    (folder / f"hf-{step:08}").mkdir(exist_ok=True)
 elif name == "cmake" and "--build" in arguments:
     Path("build").mkdir(exist_ok=True)
     shutil.copy(sys.argv[0], "build/primer")
