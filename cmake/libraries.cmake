@@ -94,7 +94,7 @@ coeus_library(pipeline USES models layers state comm device file base)
 coeus_library(optim USES deck_names state comm device base)
 coeus_library(hub USES state comm device file base)
 coeus_library(io USES hub state comm hdf5 device file base)
-coeus_library(data USES hdf5 file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
+coeus_library(data USES hdf5 file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece coeus_arrow Threads::Threads)
 coeus_library(plan USES pipeline models layers comm kernels base)
 coeus_library(engine USES plan pipeline optim layers state comm device)
 coeus_library(predict USES engine pipeline comm kernels file base)
@@ -135,7 +135,7 @@ coeus_library(setup USES engine config pipeline optim models state comm device b
 coeus_library(session USES setup predict observe pretrained engine deck config plan io comm kernels device base)
 coeus_library(train USES evaluate session setup report metrics watchdog observe guards pretrained engine config job plan optim data io models
     state comm device file base LIBRARIES Threads::Threads)
-coeus_library(info USES session pretrained deck data io hub models kernels hdf5 file base)
+coeus_library(info USES train session pretrained deck data io hub models kernels hdf5 file base)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)

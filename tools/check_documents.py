@@ -57,12 +57,19 @@ class Known:
             name, last = re.match(r'"(\w+)"', text).group(1), re.sub(r'"(?:[^"\\]|\\.)*"', '""', text).split(",")[4:]
             self.flags[name] = {"help"}
             if last and last[0].strip() == "true": self.takes_options.add(name)
-        for place in sorted((root / "src/apps").rglob("*.cpp")):
+        places = sorted((root / "src/apps").rglob("*.cpp"))
+        flag = re.compile(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"')
+        # functions that add the same flags to several commands
+        shared = {name: set(flag.findall(body)) for place in places for name, body in
+                  re.findall(r'^void (add_\w+)\(Flags& flags\) \{(.*?)\n\}', place.read_text(), re.DOTALL | re.MULTILINE)}
+        for place in places:
             # from the declaration of a command's flags to the end of this function
             for name, body in re.findall(r'\bFlags flags\(\s*"(\w+)",(.*?)\n\}', place.read_text(), re.DOTALL):
                 if name not in self.flags: continue
-                self.flags[name] |= set(re.findall(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"', body))
+                self.flags[name] |= set(flag.findall(body))
                 if "add_force()" in body: self.flags[name].add("force")
+                for adder, flags in shared.items():
+                    if f"{adder}(flags)" in body: self.flags[name] |= flags
 
     def has_flag(self, command, flag):
         return flag in self.flags[command] or command in self.takes_options and flag in self.options

@@ -31,6 +31,8 @@ HOME = {
     "pcre2": ("base", "data"),
     "utf8proc": ("data",),
     "sentencepiece": ("data",),
+    "arrow/": ("data",),
+    "parquet/": ("data",),
 }
 # folder -> all that it may use, also through others: the deck, and what only reports, are linked without kernels
 BELOW_CONFIG = {"deck_names", "comm", "device", "file", "base"}

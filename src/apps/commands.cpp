@@ -2,6 +2,7 @@
 #include "commands.hpp"
 
 #include "convert.hpp"
+#include "detokenize.hpp"
 #include "evaluate.hpp"
 #include "generate.hpp"
 #include "info.hpp"
@@ -32,6 +33,7 @@ const std::vector<Command>& commands() {
          schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
+        {"detokenize", "turn a token file into text (JSON Lines)", run_detokenize, detokenize_help},
     };
     return all;
 }

@@ -21,6 +21,8 @@
 #include "coeus/pretrained/dcp.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
+#include "convert_tokens.hpp"
+#include "token_flags.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -35,13 +37,16 @@ namespace {
 namespace fs = std::filesystem;
 
 Flags convert_flags() {
-    Flags flags("convert", "SOURCE TARGET [--dtype TYPE]", "source and target",
-                "Converts between checkpoints and Hugging Face folders.\n"
-                "SOURCE: a checkpoint, a run's folder (its newest weights), a Hugging Face folder, or, with "
-                "--deck, the folder of one step of torchtitan (a distributed checkpoint of PyTorch).\n"
-                "TARGET: a checkpoint (a name that ends with .h5), or a Hugging Face folder to be created.\n"
-                "Arrays are converted a few rows at a time, so that little memory is needed. Under mpirun, "
-                "they are divided among the ranks.");
+    Flags flags(
+        "convert", "SOURCE TARGET [--dtype TYPE]", "source and target",
+        "Converts between checkpoints and Hugging Face folders, and between token files.\n"
+        "SOURCE: a checkpoint, a run's folder (its newest weights), a Hugging Face folder, or, with "
+        "--deck, the folder of one step of torchtitan (a distributed checkpoint of PyTorch).\n"
+        "TARGET: a checkpoint (a name that ends with .h5), or a Hugging Face folder to be created.\n"
+        "If SOURCE is a token file (of `coeus tokenize`, Megatron-LM, llm.c or NumPy), TARGET is one too: a "
+        "name that ends with .h5, or with .idx for a pair of Megatron-LM.\n"
+        "Arrays are converted a few rows at a time, so that little memory is needed. Under mpirun, "
+        "they are divided among the ranks.");
     flags
         .add("dtype", "TYPE", "",
              "float32, bfloat16 or float16; default: the types of SOURCE. All arrays of a Hugging Face "
@@ -52,10 +57,13 @@ Flags convert_flags() {
         .add("only", "model", "", "from checkpoint to checkpoint: leave out the optimizer state")
         .add("deck", "FILE.toml", "", "deck of the torchtitan run; its checkpoints do not describe the model")
         .add("tokenizer", "PLACE", "",
-             "tokenizer (folder or file) to copy into TARGET; default: the run's own")
+             "tokenizer (folder or file) to copy into TARGET; default: the run's own; for a token file, the "
+             "one that "
+             "made it, whose hash TARGET gets")
         .add("max_shard_size", "SIZE", "5GB",
              "maximum size of each weights file in a Hugging Face folder, such as 500MB or 2GiB")
         .add_force();
+    add_separator_flags(flags);
     return flags;
 }
 
@@ -252,6 +260,9 @@ int convert(const Arguments& arguments) {
     log::init({.rank = mpi.world_rank()});
     const Communicator world = Communicator::world("world");
     const std::string &path = flags.words()[0], &target = flags.words()[1];
+    if (is_source_of_tokens(path)) return on_first_rank(world, [&] { convert_tokens(flags); }), 0;
+    for (const char* name : {"bos_id", "eos_id"})
+        if (flags.given(name)) throw ConfigError("--{}: is for token files, and {} is not one", name, path);
     const bool is_file = fs::path(target).extension() == ".h5";
     check_ending(target);
     check(flags, !is_file, is_hub_folder(path));

@@ -10,9 +10,13 @@
 #include "coeus/config/command_flags.hpp"
 #include "coeus/info/kinds.hpp"
 #include "command_line/deck_arguments.hpp"
+#include "number_ranges.hpp"
+#include "token_flags.hpp"
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <tuple>
 
 namespace coeus::apps {
 
@@ -28,8 +32,9 @@ void show_build() {
 Flags info_flags() {
     Flags flags(
         "info",
-        "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | --build | "
-        "--products [FOLDER]",
+        "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | TOKENS "
+        "--document "
+        "N | DECK --step N | --build | --products [FOLDER]",
         "a file or folder",
         "Shows what a file or folder is and contains: checkpoints, token files, tokenizers, decks, "
         "safetensors files, Hugging Face folders, and folders of runs. The content, not the name, determines "
@@ -52,7 +57,17 @@ Flags info_flags() {
                     "products, and how fast they were; of another FOLDER than ~/.cache/coeus/products")
         .add_switch("newest_step",
                     "for a deck: print only the step of the newest checkpoint of its run, or 0; options of "
-                    "the deck can be added, as for `coeus train`");
+                    "the deck can be added, as for `coeus train`")
+        .add("document", "N", "", "of a token file: show the text of document N, counted from 0")
+        .add("position", "N", "", "of a token file: show the text around the token at this position")
+        .add("step", "N", "",
+             "of a deck or a run's folder: show the samples that step N reads; options of the deck can be "
+             "added")
+        .add("samples", "A-B", "", "the same for samples by number, such as those that a guard has skipped")
+        .add("rank", "R", "", "with --step: only the samples of this data-parallel rank")
+        .add("tokenizer", "PLACE", "", "tokenizer for these texts; default: the deck's")
+        .add_switch("tokens", "put | between the tokens of these texts");
+    add_separator_flags(flags);
     return flags;
 }
 
@@ -61,6 +76,50 @@ Flags info_flags() {
 Flags info_help() {
     return info_flags();
 }
+
+namespace {
+
+// Which part of the data is asked for; nothing if none is.
+std::optional<info::Part> part_of(const Flags& flags) {
+    const auto number = [&](const char* name, int64_t least) {
+        return flags.given(name) ? flags.integer(name, least) : -1;
+    };
+    info::Part part{.document = number("document", 0),
+                    .position = number("position", 0),
+                    .step = number("step", 1),
+                    .rank = number("rank", 0),
+                    .ranks = int(flags.integer("ranks", 0, INT32_MAX)),
+                    .divides = flags.given("tokens"),
+                    .tokenizer = flags.text("tokenizer"),
+                    .separator = separator_of(flags)};
+    if (flags.given("samples"))
+        std::tie(part.first_sample, part.last_sample) = number_range("--samples", flags.text("samples"));
+    const std::vector<std::string> kinds = {"document", "position", "step", "samples"};
+    std::vector<std::string> given;
+    for (const std::string& kind : kinds)
+        if (flags.given(kind)) given.push_back("--" + kind);
+    if (given.size() > 1) throw ConfigError("coeus info: {}: give one of these", join(given, ", "));
+    for (const char* name : {"tokenizer", "tokens", "bos_id", "eos_id"})
+        if (given.empty() && flags.given(name))
+            throw ConfigError("coeus info --{}: is for --document, --position, --step and --samples", name);
+    if (flags.given("rank") && part.step < 0)
+        throw ConfigError("coeus info --rank: is for --step; a sample has one rank, which is shown");
+    return given.empty() ? std::nullopt : std::optional(part);
+}
+
+void show_part(const Flags& flags, const info::Part& part, const Arguments& deck_options) {
+    if (flags.words().size() != 1)
+        throw ConfigError("coeus info: shows a part of one PATH, but {} are given", flags.words().size());
+    const bool of_file = part.document >= 0 || part.position >= 0;
+    if (of_file && !deck_options.empty())
+        throw ConfigError("coeus info: {} is for --step and --samples", deck_options[0]);
+    if (of_file) return info::show_part_of_token_file(flags.words()[0], part);
+    Arguments deck = {flags.words()[0]};
+    deck.insert(deck.end(), deck_options.begin(), deck_options.end());
+    info::show_samples(deck, part);
+}
+
+}  // namespace
 
 int info(const Arguments& arguments) {
     const DeckArguments split = split_deck_arguments(arguments);
@@ -81,9 +140,11 @@ int info(const Arguments& arguments) {
     }
     Flags flags = info_flags();
     flags.parse(split.own);
+    if (const auto part = part_of(flags)) return show_part(flags, *part, split.deck), 0;
     if (!split.deck.empty())
         throw ConfigError(
-            "coeus info: {0} can only be used with --newest_step; `coeus train DECK {0} --dry_run` plans a "
+            "coeus info: {0} can only be used with --newest_step, --step and --samples; `coeus train DECK "
+            "{0} --dry_run` plans a "
             "deck with this option",
             split.deck[0]);
     const info::Options options = {.verify = flags.given("verify"),

@@ -20,12 +20,13 @@ Flags tokenizer_flags() {
                 "CORPUS: text files, JSON or JSON Lines files with a field \"text\", any of these as .gz or "
                 ".zst, or folders of them.");
     flags.add("output", "FOLDER", "", "folder to write; created if it does not exist")
-        .add("vocab_size", "N", "2048", "size of the vocabulary, including the 256 bytes, BOS and EOS")
-        .add_list("include", "PATTERN",
-                  "of the files in folders, only those whose name matches, such as '*.cpp'; may be repeated")
+        .add("vocab_size", "N", "2048",
+             "size of the vocabulary, including the 256 bytes, BOS, EOS and special tokens")
+        .add_list("special", "TOKEN",
+                  "a special token, such as \"<|im_start|>\", with the next id after EOS; may be repeated")
         .add("threads", "N", "0", "number of threads; 0: all cores")
         .add_force();
-    add_bad_lines(flags);
+    add_corpus_flags(flags);
     return flags;
 }
 
@@ -45,7 +46,8 @@ int run_tokenizer(const Arguments& arguments) {
         flags.require_replaceable((std::filesystem::path(output) / name).string());
     const Timer timer;
     const Corpus corpus = corpus_of(flags);
-    const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);
+    const TokenizerTraining done =
+        train_tokenizer(corpus, vocab_size, output, threads, flags.texts("special"));
     if (done.vocab_size < vocab_size)
         log::warn("the corpus yields only {} tokens: there were no more pairs to merge",
                   with_commas(done.vocab_size));

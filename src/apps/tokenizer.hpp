@@ -7,8 +7,8 @@
 
 namespace coeus::apps {
 
-/// --bad_lines, for a command whose words are a corpus, and that corpus.
-void add_bad_lines(Flags& flags);
+/// The flags of a command whose words are a corpus, and that corpus.
+void add_corpus_flags(Flags& flags);
 Corpus corpus_of(const Flags& flags);
 
 int run_tokenizer(const Arguments& arguments);

@@ -179,6 +179,15 @@ void check_training(Errors& errors, const Config& config) {
         "\"D-HH:MM:SS\", such as \"1-12:00:00\" for a day and a half",
         training.max_wall_time);
     check_blend(errors, "training", training.dataset_path, training.dataset_weights);
+    errors.demand(
+        !training.bos_id || !training.eos_id,
+        "training.bos_id = {}, training.eos_id = {}: a document begins with the one or ends with the "
+        "other; give one of them",
+        training.bos_id.value_or(0), training.eos_id.value_or(0));
+    for (const auto& [name, field] :
+         {std::pair("training", &training.text_field), {"validation", &config.validation.text_field}})
+        errors.demand(!field->empty(), "{}.text_field: is empty; it is the name of a field, such as \"text\"",
+                      name);
 }
 
 void check_parallelism(Errors& errors, const Config& config) {

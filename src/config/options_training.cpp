@@ -13,6 +13,7 @@ constexpr const char* without_usable_text =
     "What happens to a line of JSON Lines, or an element of a JSON array, that is not valid or has no usable "
     "text. "
     "`stop`: the run ends with an error that names it. `skip`: it is left out and counted";
+constexpr const char* field_of_text = "Field of JSON objects that contains the text";
 constexpr const char* weights_of_paths = "Weight of each path in the blend. The weights need not add up to 1";
 
 std::vector<Option> guard_options() {
@@ -58,11 +59,21 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.dataset), to_nothing, by_name),
         works(COEUS_FIELD(training.dataset_path), to_samples,
               "Paths of the data: text, JSON or JSON Lines files (also .gz and .zst), folders of these, or "
-              "token files"),
+              "token files, also those of Megatron-LM, llm.c and NumPy"),
         works(COEUS_FIELD(training.dataset_weights), to_samples, weights_of_paths)
             .obeys(positive)
             .defaults_to("all text is joined, and token files are weighted by their size"),
         works(COEUS_FIELD(training.bad_lines), to_samples, without_usable_text).one_of({"stop", "skip"}),
+        works(COEUS_FIELD(training.text_field), to_samples, field_of_text),
+        works(COEUS_FIELD(training.bos_id), to_samples,
+              "Id with which documents begin in token files that do not list their documents (llm.c, NumPy), "
+              "also for validation")
+            .obeys(at_least_0)
+            .defaults_to("BOS or EOS of the tokenizer"),
+        works(COEUS_FIELD(training.eos_id), to_samples,
+              "The same for the id with which documents end. Only one of the two may be given")
+            .obeys(at_least_0)
+            .defaults_to("BOS or EOS of the tokenizer"),
         works(COEUS_FIELD(training.local_batch_size), to_nothing,
               "Number of sequences that a rank processes at a time")
             .obeys(at_least_1),
@@ -127,6 +138,7 @@ std::vector<Option> training_options() {
             .obeys(positive)
             .defaults_to("paths are weighted by their size"),
         works(COEUS_FIELD(validation.bad_lines), to_samples, without_usable_text).one_of({"stop", "skip"}),
+        works(COEUS_FIELD(validation.text_field), to_samples, field_of_text),
         works(COEUS_FIELD(validation.local_batch_size), to_nothing,
               "Number of sequences that a rank processes at a time")
             .obeys(at_least_1)

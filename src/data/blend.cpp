@@ -117,6 +117,11 @@ int64_t SampleStream::first_epoch() const {
     }
 }
 
+BlendOrder::Place SampleStream::window_of(int64_t i) {
+    const auto [source, index] = order_.place_of(i);
+    return {source, sources_[source].window_of(index)};
+}
+
 int64_t SampleStream::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                              std::span<int32_t> document_start) {
     const auto [source, index] = order_.place_of(i);

@@ -4,8 +4,10 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "json_text.hpp"
+#include "parquet.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace coeus {
 
@@ -61,11 +63,16 @@ std::vector<size_t> all_cuts(std::string_view text, Place place) {
     return cuts;
 }
 
+std::unique_ptr<ByteStream> bytes_of(const Corpus::File& file, const Corpus::Objects& objects) {
+    return file.kind == Corpus::Kind::parquet ? open_parquet(file.path, objects.field)
+                                              : open_stream(file.path);
+}
+
 }  // namespace
 
-FileReader::FileReader(const Corpus::File& file, BadLines bad_lines, const CorpusPosition& from)
-    : file_(&file), bad_lines_(bad_lines), stream_(file.path) {
-    if (file.kind == Corpus::Kind::json_lines) form_ = Form::lines;
+FileReader::FileReader(const Corpus::File& file, const Corpus::Objects& objects, const CorpusPosition& from)
+    : file_(&file), objects_(&objects), stream_(bytes_of(file, objects), file.name) {
+    if (file.kind == Corpus::Kind::json_lines || file.kind == Corpus::Kind::parquet) form_ = Form::lines;
     if (file.kind == Corpus::Kind::json) find_form();
     number_ = form_ == Form::lines ? 1 : 0;
     if (from.offset == 0) return;
@@ -83,7 +90,7 @@ std::string how_to_skip(const char* what) {
 }
 
 void FileReader::refuse(const std::string& what) const {
-    throw ConfigError("{}: {}", file_->path, what);
+    throw ConfigError("{}: {}", file_->name, what);
 }
 
 // Finds which of three forms a .json file has: lines of objects, one array of objects, or one value over
@@ -267,10 +274,11 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
 
 void FileReader::add_object(TextBlock& block) {
     grow(size_t(longest_json) + 1);
-    JsonText object = int64_t(text_.size()) > longest_json ? JsonText{.flaw = too_long()} : json_text(text_);
+    JsonText object = int64_t(text_.size()) > longest_json ? JsonText{.flaw = too_long()}
+                                                           : json_text(text_, objects_->field);
     if (!object.flaw.empty()) {
-        const std::string flaw = fmt::format("{}: {}", file_->path, object.flaw);
-        if (bad_lines_ == BadLines::stop) throw ConfigError("{}. {}", flaw, how_to_skip("objects"));
+        const std::string flaw = fmt::format("{}: {}", file_->name, object.flaw);
+        if (objects_->bad_lines == BadLines::stop) throw ConfigError("{}. {}", flaw, how_to_skip("objects"));
         json_flaws_.add({.bad_lines = 1, .first_bad = flaw});
         while (!(stream_.at_end() && text_.empty())) {
             take(text_.size());
@@ -300,8 +308,9 @@ void FileReader::add_passages(TextBlock& block, const std::string& text, const s
                                   .offset = offset_,
                                   .number = number_,
                                   .elements = form_ == Form::array,
-                                  .bad_lines = bad_lines_,
-                                  .file = &file_->path});
+                                  .bad_lines = objects_->bad_lines,
+                                  .file = &file_->name,
+                                  .field = &objects_->field});
         if (json)
             number_ +=
                 std::count(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end), '\n');
@@ -310,9 +319,9 @@ void FileReader::add_passages(TextBlock& block, const std::string& text, const s
     offset_ += int64_t(begin);
 }
 
-BlockReader::BlockReader(const std::vector<Corpus::File>& files, BadLines bad_lines,
+BlockReader::BlockReader(const std::vector<Corpus::File>& files, const Corpus::Objects& objects,
                          const Corpus::Options& options)
-    : files_(&files), bad_lines_(bad_lines), options_(options), at_(options.from), report_(options.report) {
+    : files_(&files), objects_(&objects), options_(options), at_(options.from), report_(options.report) {
     for (int64_t done = 0; done < at_.file; ++done) bytes_before_ += files[size_t(done)].bytes;
 }
 
@@ -325,7 +334,7 @@ std::optional<TextBlock> BlockReader::next() {
     for (int64_t done = 0;
          !inside && at_.file < count && done < block_files && text_bytes < options_.block_bytes; ++done) {
         const Corpus::File& file = (*files_)[size_t(at_.file)];
-        if (!file_) file_.emplace(file, bad_lines_, at_);
+        if (!file_) file_.emplace(file, *objects_, at_);
         const int64_t before = file_->offset();
         inside = !file_->read(block, options_.block_bytes, options_.whole_documents);
         text_bytes += file_->offset() - before;
@@ -334,7 +343,7 @@ std::optional<TextBlock> BlockReader::next() {
             break;
         }
         report_.text_bytes += file_->offset();
-        report_.add(file.path, file_->stream().flaws(), file_->stream().ignored_bytes());
+        report_.add(file.name, file_->stream().flaws(), file_->stream().ignored_bytes());
         report_.json.add(file_->json_flaws());
         bytes_before_ += file.bytes;
         at_ = {at_.file + 1, 0, 0};

@@ -34,7 +34,7 @@ struct TextBlock {
 class FileReader {
 public:
     /// Starts at the offset and number of `from`.
-    FileReader(const Corpus::File& file, BadLines bad_lines, const CorpusPosition& from);
+    FileReader(const Corpus::File& file, const Corpus::Objects& objects, const CorpusPosition& from);
 
     /// Adds passages with about `block_bytes` of text. Returns true at the end of the file.
     bool read(TextBlock& block, int64_t block_bytes, bool whole_documents);
@@ -62,7 +62,7 @@ private:
     void take(size_t bytes);
 
     const Corpus::File* file_;
-    BadLines bad_lines_;
+    const Corpus::Objects* objects_;
     TextStream stream_;
     std::string text_;  // read, but not in a passage yet
     Form form_ = Form::text;
@@ -73,14 +73,16 @@ private:
 
 class BlockReader {
 public:
-    BlockReader(const std::vector<Corpus::File>& files, BadLines bad_lines, const Corpus::Options& options);
+    /// Both must outlive it.
+    BlockReader(const std::vector<Corpus::File>& files, const Corpus::Objects& objects,
+                const Corpus::Options& options);
     /// Returns the next block; nothing after the last one.
     std::optional<TextBlock> next();
     const CorpusReport& report() const { return report_; }
 
 private:
     const std::vector<Corpus::File>* files_;
-    BadLines bad_lines_;
+    const Corpus::Objects* objects_;
     Corpus::Options options_;
     CorpusPosition at_;
     CorpusReport report_;

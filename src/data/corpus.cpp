@@ -12,6 +12,7 @@
 #include "coeus/file/raw_file.hpp"
 #include "json_form.hpp"
 #include "json_text.hpp"
+#include "parquet.hpp"
 #include "text_flaws.hpp"
 #include "text_stream.hpp"
 
@@ -27,11 +28,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::string_view parquet_content = "a Parquet file";  // of foreign_content()
+
 std::string lower_extension(const fs::path& file) {
     std::string extension = file.extension().string();
     for (char& c : extension)
         if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
     return extension;
+}
+
+// By the first bytes, which nothing else has.
+bool is_parquet(const fs::path& file) {
+    return foreign_content(file.string()) == parquet_content;
 }
 
 // Why a file cannot be read, by its name or its first bytes; "" if they say nothing.
@@ -43,8 +51,13 @@ std::string unsupported_format(const fs::path& file) {
     for (const char* packed : {".bz2", ".xz", ".zip", ".lz4", ".7z", ".rar"})
         if (extension == packed)
             return fmt::format("{} is not supported, only .gz and .zst are; decompress it first", extension);
-    for (const char* other : {".parquet", ".arrow", ".h5", ".hdf5", ".npy", ".bin", ".pdf", ".tar", ".tgz"})
+    for (const char* other : {".arrow", ".h5", ".hdf5", ".npy", ".bin", ".pdf", ".tar", ".tgz"})
         if (extension == other) return fmt::format("{} is not supported; {}", extension, supported);
+    if (is_parquet(file)) {
+        if (!reads_parquet()) return "is a Parquet file, and this program was built without Arrow";
+        return "";
+    }
+    if (extension == ".parquet") return "does not begin as Parquet files do";
     if (const auto content = foreign_content(file.string()))
         return fmt::format("is {}, which is not supported; {}", *content, supported);
     return "";
@@ -75,7 +88,7 @@ struct Files {
 struct Surprises {
     Files packed, unpacked, json, json_lines, other_objects;
 
-    void tell() const {
+    void tell(const std::string& field) const {
         if (packed.count > 0)
             log::info("Notice: {} compressed, although the name does not say so: it is unpacked",
                       packed.are());
@@ -84,28 +97,28 @@ struct Surprises {
                       unpacked.are(), unpacked.count == 1 ? "it is" : "each is");
         if (json.count > 0)
             log::info(
-                "Notice: {} JSON with a field \"text\", although the name does not end in .json: each object "
-                "is "
-                "a document",
-                json.are());
+                "Notice: {} JSON with a field \"{}\", although the name does not end in .json: each object "
+                "is a "
+                "document",
+                json.are(), field);
         if (json_lines.count > 0)
             log::info(
-                "Notice: {} JSON Lines with a field \"text\", although the name does not end in .jsonl: each "
-                "line is "
-                "a document",
-                json_lines.are());
+                "Notice: {} JSON Lines with a field \"{}\", although the name does not end in .jsonl: each "
+                "line "
+                "is a document",
+                json_lines.are(), field);
         if (other_objects.count > 0)
             log::warn(
                 "{} read as plain text, although the first lines are JSON objects: they have no field "
-                "\"text\"; if "
-                "each "
-                "line is a document, rename the field that contains the text to \"text\"",
-                other_objects.are());
+                "\"{}\"; if "
+                "each line is a document, --field NAME (in a deck, training.text_field) names the field with "
+                "the text",
+                other_objects.are(), field);
     }
 };
 
 // The form of the content, unpacked. None for files that cannot be read, which is an error later.
-JsonForm json_form_of(const std::string& path) {
+JsonForm json_form_of(const std::string& path, const std::string& field) {
     constexpr size_t most = 1 << 20, most_line = size_t(longest_json);
     std::string text, piece(64 << 10, '\0');
     bool whole = false, has_line = false;
@@ -126,10 +139,11 @@ JsonForm json_form_of(const std::string& path) {
         return JsonForm::none;
     }
     if (!has_line && text.size() > most_line) throw ConfigError("{}: line 1 {}", path, too_long());
-    return json_form(text, whole);
+    return json_form(text, whole, field);
 }
 
-Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
+Corpus::Kind kind_of(const fs::path& file, const std::string& field, Surprises& found) {
+    if (is_parquet(file)) return Corpus::Kind::parquet;
     const bool named_packed = packing_of_name(file.string()) != Packing::none;
     const fs::path name = named_packed ? file.stem() : file;
     const bool packed = packing_of(file.string()) != Packing::none;
@@ -138,7 +152,7 @@ Corpus::Kind kind_of(const fs::path& file, Surprises& found) {
     const std::string extension = lower_extension(name);
     if (extension == ".jsonl" || extension == ".ndjson") return Corpus::Kind::json_lines;
     if (extension == ".json") return Corpus::Kind::json;
-    switch (json_form_of(file.string())) {
+    switch (json_form_of(file.string(), field)) {
         case JsonForm::none: break;
         case JsonForm::lines: found.json_lines.add(file.string()); return Corpus::Kind::json_lines;
         case JsonForm::other_lines: found.other_objects.add(file.string()); break;
@@ -271,8 +285,8 @@ void tell_repeated(const std::vector<std::string>& files) {
 }  // namespace
 
 Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
-               const std::vector<std::string>& include)
-    : bad_lines_(bad_lines) {
+               const std::vector<std::string>& include, std::string field)
+    : objects_{bad_lines, std::move(field)} {
     std::unordered_map<std::string, std::string> seen;  // canonical name: name that was given
     Surprises surprises;
     std::vector<std::string> repeated;
@@ -283,7 +297,8 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
         const auto [first, is_new] = seen.emplace(real.string(), file.string());
         if (!is_new)
             return repeated.push_back(fmt::format("{} (the same file as {})", file.string(), first->second));
-        files_.push_back({file.string(), size_patiently(file), kind_of(file, surprises)});
+        files_.push_back(
+            {file.string(), size_patiently(file), kind_of(file, objects_.field, surprises), file.string()});
         bytes_ += files_.back().bytes;
     };
     std::vector<std::string> given, skipped;
@@ -292,6 +307,8 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
         given.push_back(input.string());
         if (!is_folder_patiently(input)) {
             require_file(input.string());
+            if (is_parquet(input))
+                open_parquet(input.string(), objects_.field);  // an error comes before work
             if (const std::string why = unsupported_format(input); !why.empty())
                 throw ConfigError("{}: {}", input.string(), why);
             add(input);
@@ -318,12 +335,21 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
                                             counted(int64_t(skipped.size()), "other file"), first_format));
     tell_skipped(skipped);
     if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", join(given, ", "));
-    surprises.tell();
+    surprises.tell(objects_.field);
     tell_repeated(repeated);
 }
 
+Corpus::Corpus(const fs::path& file, const std::string& name, Kind kind, BadLines bad_lines,
+               std::string field)
+    : files_{{file.string(), size_patiently(file), kind, name}}, objects_{bad_lines, std::move(field)} {
+    bytes_ = files_[0].bytes;
+    if (const auto content = foreign_content(file.string()))
+        throw ConfigError("{}: is {}, which is not supported; use plain text or JSON Lines", name, *content);
+    if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", name);
+}
+
 std::string Corpus::source() const {
-    const std::string first = fs::path(files_[0].path).filename().string();
+    const std::string first = fs::path(files_[0].name).filename().string();
     return files_.size() == 1 ? first : fmt::format("{} and {} more", first, files_.size() - 1);
 }
 
@@ -341,13 +367,14 @@ uint64_t Corpus::content_hash() const {
         }
     }
     // nothing is added otherwise, so that earlier token files stay up to date
-    if (bad_lines_ == BadLines::skip) hasher.update(std::string_view("without bad lines"));
+    if (objects_.bad_lines == BadLines::skip) hasher.update(std::string_view("without bad lines"));
+    if (objects_.field != "text") hasher.update("field " + objects_.field);
     return hasher.digest();
 }
 
 CorpusReport Corpus::read_blocks(const std::function<void(const Block&)>& visit,
                                  const Options& options) const {
-    BlockReader reader(files_, bad_lines_, options);
+    BlockReader reader(files_, objects_, options);
     const auto read_ahead = [&] { return std::async(std::launch::async, [&] { return reader.next(); }); };
     auto ahead = read_ahead();
     while (const auto block = ahead.get()) {
@@ -363,6 +390,7 @@ CorpusReport Corpus::read(const std::function<void(const std::vector<Passage>&)>
 
 JsonFlaws each_json_text(const Passage& passage, const std::function<void(std::string_view)>& visit) {
     JsonFlaws flaws;
+    const std::string field = passage.field ? *passage.field : "text";
     int64_t number = passage.number;
     for (size_t at = passage.begin; at < passage.end; ++number) {
         const size_t end = std::min(passage.document.find('\n', at), passage.end);
@@ -370,7 +398,7 @@ JsonFlaws each_json_text(const Passage& passage, const std::function<void(std::s
         at = end + 1;
         if (line.empty()) continue;
         const JsonText found =
-            int64_t(line.size()) > longest_json ? JsonText{.flaw = too_long()} : json_text(line);
+            int64_t(line.size()) > longest_json ? JsonText{.flaw = too_long()} : json_text(line, field);
         if (!found.flaw.empty()) {
             const std::string flaw = fmt::format(
                 "{}: {}: {}", *passage.file,

@@ -24,7 +24,7 @@ struct LineCounts {
     int objects = 0, with_text = 0, others = 0;
 };
 
-LineCounts count_lines(std::string_view text, bool whole) {
+LineCounts count_lines(std::string_view text, bool whole, std::string_view field) {
     LineCounts counts;
     for (int i = 0; i < most_parts && !text.empty();) {
         const size_t end = text.find('\n');
@@ -39,19 +39,19 @@ LineCounts count_lines(std::string_view text, bool whole) {
             ++counts.others;
         } else if (json_value_end(line, 0) != line.npos) {
             ++counts.objects;
-            counts.with_text += has_field_text(line);
+            counts.with_text += has_field(line, field);
         }
     }
     return counts;
 }
 
-// True if one of the first elements of an array is an object with a field "text".
-bool array_has_text(std::string_view array) {
+// True if one of the first elements of an array is an object with this field.
+bool array_has(std::string_view array, std::string_view field) {
     size_t at = 0;
     for (int i = 0; i < most_parts; ++i) {
         at = array.find_first_not_of(json_blanks, at + 1);  // after [ or a comma
         if (at == array.npos) return false;
-        if (begins_object(array.substr(at)) && has_field_text(array.substr(at))) return true;
+        if (begins_object(array.substr(at)) && has_field(array.substr(at), field)) return true;
         const size_t end = json_value_end(array, at);
         at = end == array.npos ? end : array.find_first_not_of(json_blanks, end);
         if (at == array.npos || array[at] != ',') return false;
@@ -61,11 +61,11 @@ bool array_has_text(std::string_view array) {
 
 }  // namespace
 
-JsonForm json_form(std::string_view begin, bool whole) {
+JsonForm json_form(std::string_view begin, bool whole, std::string_view field) {
     begin.remove_prefix(std::min(begin.find_first_not_of(json_blanks), begin.size()));
-    if (begin.starts_with("[")) return array_has_text(begin) ? JsonForm::value : JsonForm::none;
+    if (begin.starts_with("[")) return array_has(begin, field) ? JsonForm::value : JsonForm::none;
     if (!begins_object(begin)) return JsonForm::none;
-    const LineCounts lines = count_lines(begin, whole);
+    const LineCounts lines = count_lines(begin, whole, field);
     if (lines.objects > lines.others) {
         if (lines.with_text > 0) return JsonForm::lines;
         // a single object may be any file of JSON
@@ -73,7 +73,7 @@ JsonForm json_form(std::string_view begin, bool whole) {
     }
     // over several lines, or cut off
     const bool continues = std::min(begin.find('\n'), begin.size()) < json_value_end(begin, 0);
-    return continues && has_field_text(begin) ? JsonForm::value : JsonForm::none;
+    return continues && has_field(begin, field) ? JsonForm::value : JsonForm::none;
 }
 
 }  // namespace coeus

@@ -9,13 +9,13 @@ namespace coeus {
 
 enum class JsonForm {
     none,         ///< other text
-    lines,        ///< most of the first lines are objects, and some have a field "text"
-    other_lines,  ///< most of the first lines are objects, and none has a field "text"
-    value         ///< an array of objects, or an object over several lines, with a field "text"
+    lines,        ///< most of the first lines are objects, and some have the field of the text
+    other_lines,  ///< most of the first lines are objects, and none has that field
+    value         ///< an array of objects, or an object over several lines, with that field
 };
 
 /// The form of a text of which `begin` is the beginning, or all of it if `whole`. A line that `begin` cuts
-/// off does not count.
-JsonForm json_form(std::string_view begin, bool whole);
+/// off does not count. `field`: the name of the field with the text.
+JsonForm json_form(std::string_view begin, bool whole, std::string_view field = "text");
 
 }  // namespace coeus

@@ -75,6 +75,11 @@ std::optional<JsonText> unescaped(std::string_view quoted) {
     return out;
 }
 
+std::string how_to_name(const std::string& field) {
+    return fmt::format("--field {} (in a deck, training.text_field) reads {}", field.empty() ? "NAME" : field,
+                       field.empty() ? "the field of that name" : "that one");
+}
+
 // Why an object has no usable text.
 struct Flaw {
     std::string reason;
@@ -83,7 +88,7 @@ struct Flaw {
 // Reads the parts of one object. Throws Flaw.
 class Scanner {
 public:
-    explicit Scanner(std::string_view text) : text_(text) {}
+    Scanner(std::string_view text, const std::string& field) : text_(text), field_(field) {}
 
     JsonText read() {
         // files that were joined have one in the middle
@@ -92,6 +97,8 @@ public:
         if (!takes('{')) refuse_value(text_.substr(at_), "");
         std::optional<JsonText> found;
         std::vector<std::string> fields;
+        std::string likely;  // the field with the longest text
+        size_t longest = 0;
         skip_blanks();
         for (bool first = true; !takes('}'); first = false) {
             if (!first) {
@@ -102,22 +109,25 @@ public:
             skip_blanks();
             require(takes(':'), "a colon must follow the name of a field");
             skip_blanks();
-            if (key != "text") {
+            if (key != field_) {
                 if (fields.size() < most_named) fields.push_back("\"" + key + "\"");
+                const size_t begin = at_;
                 skip_value();
+                if (text_[begin] == '"' && at_ - begin > longest) likely = key, longest = at_ - begin;
             } else if (found) {
-                throw Flaw{"the key \"text\" appears twice in one object"};
+                throw Flaw{fmt::format("the key \"{}\" appears twice in one object", field_)};
             } else {
-                if (at_ == text_.size() || text_[at_] != '"') refuse_value(value(), "text");
-                found = string("text");
+                if (at_ == text_.size() || text_[at_] != '"') refuse_value(value(), field_);
+                found = string(field_);
             }
             skip_blanks();
         }
         skip_blanks();
         require(at_ == text_.size(), "there is more text after the object");
         if (found) return std::move(*found);
-        throw Flaw{fmt::format("has no field \"text\"{}; rename the field that contains the text to \"text\"",
-                               fields.empty() ? "" : ", only " + join(fields, ", "))};
+        throw Flaw{fmt::format(
+            "has no field \"{}\"{}", field_,
+            fields.empty() ? "" : fmt::format(", only {}; {}", join(fields, ", "), how_to_name(likely)))};
     }
 
 private:
@@ -163,6 +173,7 @@ private:
     }
 
     std::string_view text_;
+    std::string field_;
     size_t at_ = 0;
 };
 
@@ -188,7 +199,7 @@ size_t json_value_end(std::string_view text, size_t at) {
     return std::string_view::npos;
 }
 
-bool has_field_text(std::string_view object) {
+bool has_field(std::string_view object, std::string_view field) {
     size_t at = object.find('{');
     while (at != object.npos) {
         const size_t name = object.find_first_not_of(json_blanks, at + 1);
@@ -196,7 +207,7 @@ bool has_field_text(std::string_view object) {
         const size_t end = json_value_end(object, name);
         const size_t colon = end == object.npos ? end : object.find_first_not_of(json_blanks, end);
         if (colon == object.npos || object[colon] != ':') return false;
-        if (object.substr(name, end - name) == "\"text\"") return true;
+        if (object.substr(name + 1, end - name - 2) == field) return true;
         const size_t value = object.find_first_not_of(json_blanks, colon + 1);
         at = value == object.npos ? value : json_value_end(object, value);
         if (at != object.npos) at = object.find_first_not_of(json_blanks, at);
@@ -205,9 +216,9 @@ bool has_field_text(std::string_view object) {
     return false;
 }
 
-JsonText json_text(std::string_view object) {
+JsonText json_text(std::string_view object, const std::string& field) {
     try {
-        return Scanner(object).read();
+        return Scanner(object, field).read();
     } catch (Flaw& flaw) {
         return {.flaw = std::move(flaw.reason)};
     }

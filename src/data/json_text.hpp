@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a JSON object: its field "text". Values of other fields are skipped and not judged, since
-// programs write NaN, Infinity or other things there that are not JSON.
+// The text of a JSON object: one of its fields, "text" unless another is named. Values of other fields are
+// skipped and not judged, since programs write NaN, Infinity or other things there that are not JSON.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct JsonText {
 /// quotes and brackets count.
 size_t json_value_end(std::string_view text, size_t at);
 
-/// True if an object, which may be cut off, has a field "text" before the cut, whatever its value is.
-bool has_field_text(std::string_view object);
+/// True if an object, which may be cut off, has this field before the cut, whatever its value is.
+bool has_field(std::string_view object, std::string_view field);
 
-/// The text; a flaw if the argument is not an object, has no field "text" (names the fields that it has) or
+/// The text; a flaw if the argument is not an object, has no such field (names the fields that it has) or
 /// more than one, or if that is not a string.
-JsonText json_text(std::string_view object);
+JsonText json_text(std::string_view object, const std::string& field = "text");
 
 }  // namespace coeus

@@ -52,21 +52,7 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
         file_->require_in_vocabulary(begin + 1, labels, options_.vocab_size);
     }
     const int64_t valid = file_->ignore_masked(begin + 1, labels, ignored_label);
-
-    int64_t document = file_->document_of(begin), start = 0;
-    const auto end_of_document = [&] {
-        return document + 1 < file_->num_documents() ? file_->document_begin(document + 1)
-                                                     : file_->num_tokens();
-    };
-    int64_t end = end_of_document();
-    for (int64_t t = 0; t < length; ++t) {
-        while (document + 1 < file_->num_documents() && end <= begin + t) {
-            start = std::max<int64_t>(0, end - begin);
-            ++document;
-            end = end_of_document();
-        }
-        document_start[size_t(t)] = int32_t(start);
-    }
+    file_->document_starts(begin, document_start);
     return valid;
 }
 

@@ -5,6 +5,7 @@
 #include "coeus/base/utf8.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace coeus {
 
@@ -40,24 +41,25 @@ std::optional<WideEncoding> wide_encoding(std::string_view begin) {
     return std::nullopt;
 }
 
-TextStream::TextStream(const std::string& path) : path_(path), bytes_(open_stream(path)) {}
+TextStream::TextStream(std::unique_ptr<ByteStream> bytes, const std::string& name)
+    : name_(name), bytes_(std::move(bytes)) {}
 
 void TextStream::check_beginning() {
     const std::string_view begin = raw_;
     const auto wide = wide_encoding(begin);
     if (wide && wide->marked)
         throw ConfigError("{}: is {}, according to its byte order mark; convert it with iconv -f {} -t UTF-8",
-                          path_, wide->name, wide->name);
+                          name_, wide->name, wide->name);
     if (wide)
         throw ConfigError(
             "{}: is not text, or it is {} without a byte order mark (convert it with iconv -f {} -t UTF-8)",
-            path_, wide->name, wide->name);
+            name_, wide->name, wide->name);
     const size_t nul = begin.substr(0, 4096).find('\0');
     if (nul != std::string_view::npos)
         throw ConfigError(
             "{}: contains NUL bytes, the first at line {}, byte {}: it is not text, or it is UTF-16 from "
             "there on (convert it with iconv -f UTF-16 -t UTF-8)",
-            path_, 1 + std::count(begin.begin(), begin.begin() + std::ptrdiff_t(nul), '\n'), nul + 1);
+            name_, 1 + std::count(begin.begin(), begin.begin() + std::ptrdiff_t(nul), '\n'), nul + 1);
     if (!begin.starts_with("\xEF\xBB\xBF"sv)) return;
     raw_.erase(0, 3);
     flaws_.skip(3);

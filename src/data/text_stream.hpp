@@ -27,8 +27,8 @@ std::optional<WideEncoding> wide_encoding(std::string_view begin);
 
 class TextStream {
 public:
-    /// ConfigError if the file cannot be read.
-    explicit TextStream(const std::string& path);
+    /// `name`: the name of the file in messages.
+    TextStream(std::unique_ptr<ByteStream> bytes, const std::string& name);
 
     /// Appends about `bytes` of text, at least 1 unless the file ends. ConfigError: UTF-16, UTF-32 or a
     /// binary file.
@@ -43,7 +43,7 @@ public:
 
 private:
     void check_beginning();
-    std::string path_;
+    std::string name_;
     std::unique_ptr<ByteStream> bytes_;
     std::string raw_;  // read, but not returned: at most the beginning of a character
     bool begun_ = false, at_end_ = false;

@@ -424,26 +424,45 @@ Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::p
     return done;
 }
 
-fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer,
-                   const fs::path& cache_folder, BadLines bad_lines, int threads) {
-    const Corpus corpus(inputs, bad_lines);
+namespace {
+
+// The token file of a text in a cache folder. A file of an earlier version is taken if there is no other.
+struct Cached {
+    Content content;
+    fs::path file;
+    bool earlier = false;
+};
+
+Cached cached(const Corpus& corpus, const std::string& name, const Tokenizer& tokenizer,
+              const fs::path& folder) {
     if (corpus.bytes() > much_text)
         log::info(
             "reading {} of text to find out whether it was tokenized before; a file made with `coeus "
             "tokenize` needs no such check",
             bytes_text(double(corpus.bytes())));
     const Content content = content_of(corpus, tokenizer);
-    const auto named = [&](const std::string& its) {
-        return cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), its);
-    };
+    const auto named = [&](const std::string& its) { return folder / fmt::format("{}-{}.h5", name, its); };
     const bool earlier = !exists_patiently(named(content.now)) && exists_patiently(named(content.earlier));
-    fs::path file = named(earlier ? content.earlier : content.now);
+    return {content, named(earlier ? content.earlier : content.now), earlier};
+}
+
+}  // namespace
+
+fs::path tokenized(const Corpus& corpus, const std::string& name, const Tokenizer& tokenizer,
+                   const fs::path& cache_folder, int threads) {
+    const auto [content, file, earlier] = cached(corpus, name, tokenizer, cache_folder);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, {.threads = threads, .replace = !earlier}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),
               done.up_to_date ? "tokenized before: " + file.string()
                               : "tokenized in " + duration_text(timer.seconds()));
     return file;
+}
+
+std::optional<fs::path> tokenized_before(const Corpus& corpus, const std::string& name,
+                                         const Tokenizer& tokenizer, const fs::path& cache_folder) {
+    const Cached it = cached(corpus, name, tokenizer, cache_folder);
+    return exists_patiently(it.file) ? std::optional(it.file) : std::nullopt;
 }
 
 }  // namespace coeus

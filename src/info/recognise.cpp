@@ -3,6 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/data/token_file.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hub_name.hpp"
 #include "coeus/file/json.hpp"
@@ -231,12 +232,20 @@ Show kind_of_folder(const std::string& path) {
     throw ConfigError("{} is a folder that contains {}; {}", path, names_in(folder), known);
 }
 
+// True for a token file of another program, and for the common part of the names of a Megatron-LM pair.
+bool is_other_token_file(const fs::path& path) {
+    return !is_folder_patiently(path) && leads_to_tokens(path) && path.extension() != ".h5" &&
+           !is_token_file(path);
+}
+
 }  // namespace
 
 int show(const std::string& path, const Options& options) {
-    if (!leads_somewhere(path))
+    if (!is_other_token_file(path) && !leads_somewhere(path))
         throw ConfigError("{}: this file or folder does not exist{}", path, download_hint(path));
-    const Show kind = is_folder_patiently(path) ? kind_of_folder(path) : kind_of_file(path);
+    const Show kind = is_other_token_file(path)   ? shown<show_token_file>
+                      : is_folder_patiently(path) ? kind_of_folder(path)
+                                                  : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
         throw ConfigError("coeus info --{}: is for decks, but {} is not a deck{}",
                           options.model ? "model" : "ranks", path,

@@ -5,6 +5,7 @@
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/data/separator.hpp"
 #include "coeus/data/tokenize.hpp"
 #include "coeus/file/host_error.hpp"
 #include "coeus/file/raw_file.hpp"
@@ -42,11 +43,6 @@ private:
     fs::path path_;
 };
 
-// True also for a damaged token file (*.h5), which must not be read as text.
-bool means_token_file(const fs::path& path) {
-    return is_file_patiently(path) && (is_token_file(path) || path.extension() == ".h5");
-}
-
 // Paths that become one token file: a token file, or text of one or several paths.
 using Source = std::vector<fs::path>;
 
@@ -56,9 +52,9 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool sepa
     Source* text = nullptr;
     sources.reserve(paths.size());
     for (const std::string& path : paths) {
-        if (!leads_somewhere(path))
+        if (!leads_to_tokens(path) && !leads_somewhere(path))
             throw ConfigError("{} = \"{}\": this file or folder does not exist", option, path);
-        if (separate || means_token_file(path)) {
+        if (separate || leads_to_tokens(path)) {
             sources.push_back({path});
         } else {
             if (text == nullptr) text = &sources.emplace_back();
@@ -103,10 +99,27 @@ bool has_separate_paths(const Config::Validation& validation) {
     return !validation.dataset_weights.empty() || validation.per_dataset;
 }
 
-fs::path token_file(const Source& source, BadLines bad_lines, const Config& config, int64_t vocab,
+// How text is read: the same options of training and validation.
+struct TextOptions {
+    BadLines bad_lines;
+    std::string field;
+
+    explicit TextOptions(const auto& section)
+        : bad_lines(bad_lines_of(section.bad_lines)), field(section.text_field) {}
+    Corpus corpus(const Source& source) const { return Corpus(source, bad_lines, {}, field); }
+};
+
+fs::path token_file(const Source& source, const TextOptions& text, const Config& config, int64_t vocab,
                     const fs::path& cache_folder, int threads) {
-    if (means_token_file(source[0])) return source[0];
-    return tokenized(source, tokenizer_for(config, vocab), cache_folder, bad_lines, threads);
+    if (leads_to_tokens(source[0])) return source[0];
+    return tokenized(text.corpus(source), source[0].stem().string(), tokenizer_for(config, vocab),
+                     cache_folder, threads);
+}
+
+// Returns a line for the log; "" for the program's own token files.
+std::string divide(TokenFile& file, const Config& config, int threads) {
+    return divide_documents(file, {config.training.bos_id, config.training.eos_id}, config.model.tokenizer(),
+                            threads);
 }
 
 // What rank 0 finds when it compares the data with the tokenizer in model.hf_assets_path.
@@ -149,7 +162,7 @@ void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t 
 }
 
 // Rank 0 finds or makes the files and checks them while the other ranks wait; then these map the files.
-TrainingData::Files open(const Words& paths, const char* option, bool separate, BadLines bad_lines,
+TrainingData::Files open(const Words& paths, const char* option, bool separate, const TextOptions& text,
                          const Config& config, int64_t vocab, const fs::path& cache_folder,
                          const Communicator& world, int threads, TokenizerFacts& facts, Words& names) {
     TrainingData::Files files;
@@ -158,9 +171,10 @@ TrainingData::Files open(const Words& paths, const char* option, bool separate, 
         const std::vector<Source> sources = sources_of(paths, option, separate);
         names = names_of(sources);
         for (const Source& source : sources) {
-            const fs::path path = token_file(source, bad_lines, config, vocab, cache_folder, threads);
+            const fs::path path = token_file(source, text, config, vocab, cache_folder, threads);
             TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
+            if (const std::string line = divide(file, config, threads); !line.empty()) log::info("{}", line);
             compare_tokenizer(file, config.model.tokenizer(), vocab, facts);
             found.insert(found.end(), {path.string(), file.layout().text()});
         }
@@ -234,9 +248,8 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     TokenizerFacts facts;
     Words names;  // of the sources that were opened last
     const auto open_data = [&](const auto& section, const char* option) {
-        return open(section.dataset_path, option, has_separate_paths(section),
-                    bad_lines_of(section.bad_lines), config, vocab, cache_folder, world, threads, facts,
-                    names);
+        return open(section.dataset_path, option, has_separate_paths(section), TextOptions(section), config,
+                    vocab, cache_folder, world, threads, facts, names);
     };
     files_ = open_data(training, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
@@ -259,6 +272,34 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .shuffle = false,
                                   .subset = held_out ? Subset::held_out : Subset::all,
                                   .vocab_size = vocab}));
+}
+
+TrainingData::TrainingData(const Config& config, const fs::path& cache_folder) {
+    const Config::Training& training = config.training;
+    const TextOptions text(training);
+    for (const Source& source :
+         sources_of(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty())) {
+        if (leads_to_tokens(source[0])) {
+            files_.push_back(std::make_unique<TokenFile>(source[0]));
+            divide(*files_.back(), config, int(training.threads));
+            continue;
+        }
+        const Corpus corpus = text.corpus(source);
+        const auto file = tokenized_before(corpus, source[0].stem().string(),
+                                           Tokenizer(config.model.tokenizer()), cache_folder);
+        if (!file)
+            throw ConfigError(
+                "training.dataset_path: {} was not tokenized yet in {}; `coeus train` does that, or `coeus "
+                "tokenize`, whose file can be named instead",
+                corpus.source(), cache_folder.string());
+        files_.push_back(std::make_unique<TokenFile>(*file));
+    }
+    const bool held_out = config.validation.enable && config.validation.dataset_path.empty();
+    weights_ = training.dataset_weights;
+    order_ = {.seq_len = training.seq_len,
+              .seed = uint64_t(config.debug.seed),
+              .subset = held_out ? Subset::training : Subset::all};
+    set_shuffled(training.shuffle.value_or(true));
 }
 
 namespace {
@@ -294,10 +335,10 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
             (is_of_this_host(error) ? found.failed : found.errors).emplace_back(error.what());
         }
     };
-    const auto look = [&](const Source& source, BadLines bad_lines,
+    const auto look = [&](const Source& source, const TextOptions& text,
                           const std::vector<Sampler::Options>& streams) {
-        if (!means_token_file(source[0])) {
-            const Corpus corpus(source, bad_lines);
+        if (!leads_to_tokens(source[0])) {
+            const Corpus corpus = text.corpus(source);
             if (exists_patiently(tokenizer))
                 look_at_text(corpus, tokenizer_for(config, vocab), streams);
             else if (found.absent.empty())
@@ -309,6 +350,7 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
         }
         TokenFile file(source[0]);
         file.check_vocabulary(vocab, threads);
+        divide(file, config, threads);
         compare_tokenizer(file, tokenizer, vocab, facts);
         // throws if there is no window
         for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);
@@ -316,9 +358,11 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     const auto look_at_all = [&](const auto& section, const char* option,
                                  const std::vector<Sampler::Options>& streams) {
         Words paths = section.dataset_path;
-        std::erase_if(paths, [&](const std::string& path) { return !exists_patiently(path); });
+        std::erase_if(paths, [&](const std::string& path) {
+            return !exists_patiently(path) && !leads_to_tokens(path);
+        });
         for (const Source& source : sources_of(paths, option, has_separate_paths(section)))
-            attempt([&] { look(source, bad_lines_of(section.bad_lines), streams); });
+            attempt([&] { look(source, TextOptions(section), streams); });
     };
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;

@@ -4,6 +4,9 @@
 #include "coeus/data/tokenizer.hpp"
 
 #include "coeus/data/bpe_training.hpp"
+#include "coeus/data/detokenize.hpp"
+#include "coeus/data/token_file.hpp"
+#include "coeus/data/tokenize.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
 #include "support/golden.hpp"
@@ -281,4 +284,49 @@ TEST_CASE("golden: vocab.json and merges.txt") {
         check_all(Tokenizer(work / "merges.txt"), folder);
         CHECK(Tokenizer(work / "merges.txt").hash() == Tokenizer(work / "vocab.json").hash());
     });
+}
+
+namespace {
+
+// The tokens of a text in JSON Lines.
+std::vector<int32_t> tokens_of_lines(const std::string& lines, const Tokenizer& tokenizer,
+                                     const TemporaryFolder& work, const std::string& name) {
+    write_file(work / (name + ".jsonl"), lines);
+    tokenize(Corpus({work / (name + ".jsonl")}), tokenizer, work / (name + ".h5"), {.threads = 2});
+    const TokenFile file(work / (name + ".h5"));
+    std::vector<int32_t> tokens(size_t(file.num_tokens()));
+    file.read(0, tokens);
+    return tokens;
+}
+
+// Texts -> tokens -> texts -> tokens: all tokens are the same.
+void check_there_and_back(const Tokenizer& tokenizer, const fs::path& folder) {
+    CAPTURE(folder);
+    const TemporaryFolder work;
+    const JsonDocument document = JsonDocument::read(folder / "cases.json");
+    std::string lines;
+    for (const JsonView& c : document.root()["cases"].elements())
+        // of an unnormalized text only the normalized one comes back
+        if (c.string("decoded") == c.string("text"))
+            lines += Json::object().set("text", c.string("text")).text() + "\n";
+    REQUIRE_FALSE(lines.empty());
+    const std::vector<int32_t> tokens = tokens_of_lines(lines, tokenizer, work, "there");
+    std::string back;
+    const TokenFile file(work / "there.h5");
+    detokenize(file, tokenizer, {.special = true, .threads = 2},
+               [&](std::string_view some) { back += some; });
+    CHECK((tokens_of_lines(back, tokenizer, work, "back") == tokens));
+}
+
+}  // namespace
+
+TEST_CASE("golden: what is detokenized has the same tokens again, with every tokenizer") {
+    for_each_tokenizer([](const fs::path&) { return ""; },
+                       [](const fs::path& folder) {
+                           if (!is_tiktoken(folder)) return check_there_and_back(Tokenizer(folder), folder);
+                           const TemporaryFolder work;
+                           fs::copy_file(folder / "tokenizer.model", work / "tokenizer.model");
+                           write_json(word_on_tiktoken(folder), work / "tokenizer_config.json");
+                           check_there_and_back(Tokenizer(work.path()), folder);
+                       });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The examples of examples/ do what they promise, in shortened form.
+#include "coeus/data/token_file.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/paths.hpp"
@@ -56,6 +57,18 @@ TEST_CASE("examples: pretrain_tiny goes from text to a sample, and a second call
                Contains("Resuming from ./outputs/checkpoint/step-00000002.h5: step 2") &&
                    Contains("Training completed at step 3"));
     CHECK(read_metrics(folder / "outputs").steps.back().loss < 6.3);
+}
+
+TEST_CASE("examples: data writes tokens by a script, trains on them and converts them") {
+    const TemporaryFolder folder;
+    const std::string output = run_example("data", "STEPS=4", folder.path());
+    CHECK_THAT(output, Contains("stories: token file of Megatron-LM, "));
+    CHECK_THAT(output, Contains("documents      400"));
+    CHECK_THAT(output, Contains("step:  4"));
+    TokenFile theirs(folder / "stories"), ours(folder / "stories.h5");
+    REQUIRE(theirs.num_tokens() == ours.num_tokens());
+    CHECK(theirs.document_bounds(0, 399) == ours.document_bounds(0, 399));
+    CHECK(theirs.max_token() == 256);
 }
 
 TEST_CASE("examples: finetune_from_hub starts from a Hugging Face folder and ends with one") {

@@ -155,6 +155,9 @@ struct Config {
         Words dataset_path;                   ///< text, JSONL or token files; empty: `dataset` is looked up
         std::vector<double> dataset_weights;  ///< Coeus only: one per path; empty: text joined, by size
         std::string bad_lines = "stop";       ///< Coeus only: or "skip"
+        std::string text_field = "text";      ///< Coeus only: field of JSON objects
+        std::optional<int64_t> bos_id;        ///< Coeus only: begins documents of files that do not list them
+        std::optional<int64_t> eos_id;        ///< Coeus only: ends them
         int64_t local_batch_size = 8;
         int64_t global_batch_size = -1;  ///< -1: local_batch_size x data-parallel degree
         int64_t seq_len = 2048;
@@ -248,6 +251,7 @@ struct Config {
         Words dataset_path;  ///< empty: every 100th sequence of the training data is held out
         std::vector<double> dataset_weights;  ///< Coeus only: one per path; empty: by size
         std::string bad_lines = "stop";       ///< Coeus only: or "skip"
+        std::string text_field = "text";      ///< Coeus only: field of JSON objects
         int64_t local_batch_size = 8;         ///< training.local_batch_size if not given
         int64_t seq_len = 2048;               ///< training.seq_len if not given
         int64_t freq = 10;

@@ -68,6 +68,9 @@ public:
     /// Number of samples before a window is used for the second time. Without weights, this is the number
     /// of windows. Takes at most the time for one period of the order.
     int64_t first_epoch() const;
+    /// The source of sample i, and the number of its window in the whole file of this source. Not
+    /// thread-safe.
+    BlendOrder::Place window_of(int64_t i);
     /// Like Sampler::sample. Not thread-safe.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start);

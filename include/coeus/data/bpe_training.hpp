@@ -34,9 +34,11 @@ struct TokenizerTraining {
 };
 
 /// Trains a tokenizer, as `coeus tokenizer` does: writes tokenizer.json and tokenizer_config.json into the
-/// folder `output`, which is created if needed. The last two ids are <|begin_of_text|> and <|end_of_text|>.
-/// ConfigError: vocab_size below 258.
+/// folder `output`, which is created if needed. The last ids are <|begin_of_text|>, <|end_of_text|> and
+/// `special`, which are parts of vocab_size. ConfigError: vocab_size below 258 and the number of `special`;
+/// one of these that is empty, is given twice, or is a token already.
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
-                                  const std::filesystem::path& output, int threads);
+                                  const std::filesystem::path& output, int threads,
+                                  const std::vector<std::string>& special = {});
 
 }  // namespace coeus

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's text: plain files (one document each), JSON Lines or JSON files with a field `text` (one
-// document per object), any of these as .gz or .zst, and folders of these. The text is read as a stream of
-// blocks, of which only a few are in memory at a time. Each block is cut into passages of about a megabyte,
-// which several threads process in parallel. Token files are cut into the samples of a run in sampler.hpp.
+// The user's text: plain files (one document each), JSON Lines or JSON files with a field `text` or another
+// (one document per object), any of these as .gz or .zst, and folders of these. The text is read as a stream
+// of blocks, of which only a few are in memory at a time. Each block is cut into passages of about a
+// megabyte, which several threads process in parallel. Token files are cut into the samples of a run in
+// sampler.hpp.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ struct Passage {
     int64_t number = 0;              ///< JSON: number of the first line (from 1) or array element (from 0)
     bool elements = false;           ///< the lines are elements of an array
     BadLines bad_lines = BadLines::stop;
-    const std::string* file = nullptr;
+    const std::string* file = nullptr;   ///< its name in messages
+    const std::string* field = nullptr;  ///< JSON: the field with the text; null: "text"
 
     std::string_view text() const { return document.substr(begin, end - begin); }
     bool begins_document() const { return first; }
@@ -92,9 +94,13 @@ public:
     /// are skipped, with a warning that counts and names them. `include`: patterns of a shell, such as
     /// "*.cpp"; of the files in folders, only those whose name matches one are read; empty: all. ConfigError:
     /// a path does not exist, no files of text are found, a given file has a format that is not supported, or
-    /// all files are empty.
+    /// all files are empty. `field`: the field of JSON objects with the text.
     explicit Corpus(const std::vector<std::filesystem::path>& inputs, BadLines bad_lines = BadLines::stop,
-                    const std::vector<std::string>& include = {});
+                    const std::vector<std::string>& include = {}, std::string field = "text");
+    enum class Kind { text, json, json_lines, parquet };
+    /// One file of a known kind, which messages call `name`.
+    Corpus(const std::filesystem::path& file, const std::string& name, Kind kind, BadLines bad_lines,
+           std::string field);
 
     /// Size of the files on disk.
     int64_t bytes() const { return bytes_; }
@@ -122,17 +128,22 @@ public:
     /// The same, for callers that need only the passages.
     CorpusReport read(const std::function<void(const std::vector<Passage>&)>& visit) const;
 
-    enum class Kind { text, json, json_lines };
     struct File {
         std::string path;
         int64_t bytes;
         Kind kind;
+        std::string name;  ///< in messages
+    };
+    /// How the objects of JSON are read.
+    struct Objects {
+        BadLines bad_lines = BadLines::stop;
+        std::string field = "text";
     };
 
 private:
     std::vector<File> files_;
     int64_t bytes_ = 0;
-    BadLines bad_lines_ = BadLines::stop;
+    Objects objects_;
 };
 
 /// Calls visit(text) for the documents in a passage of JSON lines, and returns their flaws. ConfigError names

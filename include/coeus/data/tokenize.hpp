@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,13 @@ Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::
 /// ...".
 std::string earlier_tables_warning(const std::filesystem::path& file);
 
-/// Returns the token file of these inputs in a cache folder, and makes it if it does not exist.
-std::filesystem::path tokenized(const std::vector<std::filesystem::path>& inputs, const Tokenizer& tokenizer,
-                                const std::filesystem::path& cache_folder,
-                                BadLines bad_lines = BadLines::stop, int threads = 0);
+/// Returns the token file of this text in a cache folder, and makes it if it does not exist. `name`: what the
+/// file's name begins with.
+std::filesystem::path tokenized(const Corpus& corpus, const std::string& name, const Tokenizer& tokenizer,
+                                const std::filesystem::path& cache_folder, int threads = 0);
+/// The same file if it exists already.
+std::optional<std::filesystem::path> tokenized_before(const Corpus& corpus, const std::string& name,
+                                                      const Tokenizer& tokenizer,
+                                                      const std::filesystem::path& cache_folder);
 
 }  // namespace coeus

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "coeus/base/text.hpp"
+#include "coeus/data/separator.hpp"
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,23 @@ struct Options {
     int ranks = 0;                      ///< for a deck: plan for this many; 0: as few as its degrees need
     std::string gpu = {}, memory = {};  ///< for a deck: as in a dry run; "": plan for this host
 };
+
+/// Which part of the data to show as text.
+struct Part {
+    int64_t document = -1, position = -1;  ///< of a token file; -1: not asked for
+    int64_t step = -1;                     ///< of a deck's run, from 1
+    int64_t first_sample = -1, last_sample = -1;
+    int64_t rank = -1;      ///< with `step`: only the samples of this data-parallel rank
+    int ranks = 0;          ///< of the run; 0: see RunSamples
+    bool divides = false;   ///< show where tokens end
+    std::string tokenizer;  ///< its place; "": the deck's
+    GivenSeparator separator;
+};
+
+/// Shows a document, or the tokens around a position.
+void show_part_of_token_file(const std::string& path, const Part& part);
+/// Shows samples of a run: the arguments are a deck, or the folder of a run, and options of the deck.
+void show_samples(const std::vector<std::string>& arguments, const Part& part);
 
 void show_checkpoint(const std::string& file, const Options& options);
 void show_token_file(const std::string& path, const Options& options);

@@ -40,7 +40,14 @@ public:
     TrainingData(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads);
 
+    /// The training data for a look at it: this process alone opens it, tokenizes nothing and does not
+    /// compare all of it with a vocabulary. ConfigError if there is text that was not tokenized before. Not
+    /// collective.
+    TrainingData(const Config& config, const std::filesystem::path& cache_folder);
+
     const SampleStream& training() const { return *training_; }
+    /// The files of the training data, in the order of the stream's sources.
+    const Files& files() const { return files_; }
     /// Reads the windows of the training data permuted (true) or in file order. Call it before the first
     /// batch.
     void set_shuffled(bool shuffled);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../parallel.hpp"
 #include "byte_symbols.hpp"
+#include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "pre_tokenizer.hpp"
@@ -220,11 +222,38 @@ std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& wor
     return MergeTrainer(words).run(vocab_size);
 }
 
+namespace {
+
+constexpr const char *bos_token = "<|begin_of_text|>", *eos_token = "<|end_of_text|>";
+
+void check_special(const std::vector<std::string>& special) {
+    std::unordered_set<std::string> known = {bos_token, eos_token};
+    for (const std::string& token : special) {
+        if (token.size() < 2 || valid_utf8_prefix(token) != token.size())
+            throw ConfigError(
+                "--special \"{}\": must be a text of two or more bytes in UTF-8, such as "
+                "\"<|im_start|>\"",
+                printable(token));
+        if (!known.insert(token).second)
+            throw ConfigError("--special \"{}\": {}", token,
+                              token == bos_token || token == eos_token
+                                  ? "is a token of every tokenizer that is made here"
+                                  : "is given twice");
+    }
+}
+
+}  // namespace
+
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
-                                  const std::filesystem::path& output, int threads) {
-    if (vocab_size < 258 || vocab_size > most_token_ids)
-        throw ConfigError("--vocab_size must be from 258 (256 bytes, BOS and EOS) to {}, but is {}",
+                                  const std::filesystem::path& output, int threads,
+                                  const std::vector<std::string>& special) {
+    const auto least = int64_t(258 + special.size());
+    if (vocab_size < least || vocab_size > most_token_ids)
+        throw ConfigError("--vocab_size must be from {} (256 bytes, BOS{} EOS{}) to {}, but is {}", least,
+                          special.empty() ? " and" : ",",
+                          special.empty() ? "" : " and " + counted(int64_t(special.size()), "special token"),
                           with_commas(most_token_ids), vocab_size);
+    check_special(special);
     // create the folder now, so that an error is found before the work, not after it
     std::error_code failed;
     std::filesystem::create_directories(output, failed);
@@ -236,20 +265,29 @@ TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
     TrainedTokenizer file;
     file.patterns = {llama3_pattern};
     for (int rank = 0; rank < 256; ++rank) file.vocab.emplace_back(symbol_of_byte(byte_of_rank(rank)), rank);
-    file.merges = train_bpe(words, vocab_size - 2);
+    file.merges = train_bpe(words, vocab_size - 2 - int64_t(special.size()));
     std::unordered_set<std::string> known;  // two merges may give the same token
     for (const auto& [left, right] : file.merges)
         if (known.insert(left + right).second)
             file.vocab.emplace_back(left + right, int32_t(file.vocab.size()));
-    const auto next = int32_t(file.vocab.size());
-    file.bos = "<|begin_of_text|>";
-    file.eos = "<|end_of_text|>";
-    file.added = {{next, *file.bos}, {next + 1, *file.eos}};
+    for (const std::string& token : special) {
+        if (known.contains(symbols_of_bytes(token)))
+            throw ConfigError(
+                "--special \"{}\": is a word of this text, which became a token; choose a text that is not "
+                "one "
+                "word, such as \"<|{}|>\"",
+                token, token);
+    }
+    auto next = int32_t(file.vocab.size());
+    file.bos = bos_token;
+    file.eos = eos_token;
+    file.added = {{next++, bos_token}, {next++, eos_token}};
+    for (const std::string& token : special) file.added.push_back({next++, token});
     write_tokenizer(file, output);
 
     int64_t total = 0;
     for (const auto& [word, count] : words) total += count;
-    return {next + 2, total, int64_t(words.size())};
+    return {next, total, int64_t(words.size())};
 }
 
 }  // namespace coeus

@@ -177,13 +177,13 @@ TEST_CASE("corpus: pictures and programs in a folder are skipped, and patterns c
     CHECK_THAT(problem({folder / "pictures"}), Contains("wide.txt: is not text, or it is UTF-16LE"));
     std::filesystem::remove(folder / "pictures/wide.txt");
     // archives and tables beside text are skipped; alone or named, they are refused
-    write_file(folder / "data/x.parquet", std::string("PAR1\0", 5));
+    write_file(folder / "data/x.arrow", std::string("ARROW1\0", 7));
     write_file(folder / "data/y.csv", std::string("PK\3\4\0", 5));
     write_file(folder / "data/z.tar.gz", "text");
     CHECK(problem({folder / "data"}) == (folder / "data").string() +
                                             ": contains no files of text, but 3 other files; " +
-                                            (folder / "data/x.parquet").string() +
-                                            ": .parquet is not supported; use plain text or JSON Lines, "
+                                            (folder / "data/x.arrow").string() +
+                                            ": .arrow is not supported; use plain text or JSON Lines, "
                                             "optionally .gz or .zst, or folders of "
                                             "them");
     CHECK_THAT(problem({folder / "clone", folder / "data/y.csv"}),
@@ -192,7 +192,7 @@ TEST_CASE("corpus: pictures and programs in a folder are skipped, and patterns c
     const Logged logged;
     (void)Corpus({folder / "clone", folder / "data"});
     CHECK_THAT(logged.text(), Contains("skipped 4 files, not text by the name or the first bytes: ") &&
-                                  Contains("x.parquet, ") && Contains("y.csv, ") && Contains("z.tar.gz"));
+                                  Contains("x.arrow, ") && Contains("y.csv, ") && Contains("z.tar.gz"));
 }
 
 TEST_CASE("corpus: UTF-16 and UTF-32 in a folder are text, however short, and programs are not") {
@@ -235,10 +235,10 @@ TEST_CASE("corpus: bad input") {
     CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: is empty, there is no text to read");
     CHECK(problem({folder / "a.txt.bz2"}) ==
           at + "/a.txt.bz2: .bz2 is not supported, only .gz and .zst are; decompress it first");
-    CHECK(problem({folder / "a.parquet"}) == at + "/a.parquet: .parquet is not supported; use plain text or "
-                                                  "JSON Lines, optionally .gz or .zst, or folders of them");
+    CHECK(problem({folder / "a.parquet"}) == at + "/a.parquet: does not begin as Parquet files do");
     write_file(folder / "a.parquet.zst", "x");
-    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet.zst: .parquet is not supported"));
+    CHECK_THAT(problem({folder / "a.parquet.zst"}),
+               Contains("a.parquet.zst: does not begin as Parquet files do"));
     CHECK(problem({folder / "binary.txt"}) ==
           at + "/binary.txt: is not text, or it is UTF-16LE without a byte order mark (convert it with iconv "
                "-f UTF-16LE -t UTF-8)");
@@ -246,12 +246,10 @@ TEST_CASE("corpus: bad input") {
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
           at + "/other.jsonl: line 1: the top level must be an object, is an array" + lines);
-    CHECK(
-        problem({folder / "bad.json"}) ==
-        at +
-            "/bad.json: [1]: has no field \"text\", only \"content\"; rename the field that contains the "
-            "text to "
-            "\"text\". With bad_lines = \"skip\" (in a deck, training.bad_lines) such elements are left out");
+    CHECK(problem({folder / "bad.json"}) ==
+          at + "/bad.json: [1]: has no field \"text\", only \"content\"; --field content (in a deck, "
+               "training.text_field) reads that one. With bad_lines = \"skip\" (in a deck, "
+               "training.bad_lines) such elements are left out");
 }
 
 TEST_CASE("corpus: compressed files of all kinds, also of several members") {

@@ -54,7 +54,13 @@ TEST_CASE("corpus: the field text is read, and no other field is judged") {
     CHECK(error("{\"text\": \"a\", \"text\": \"b\"}") == "the key \"text\" appears twice in one object");
     CHECK(error("{\"text\": null}") == "text must be a string, is null");
     CHECK(error("{\"a\": NaN}") ==
-          "has no field \"text\", only \"a\"; rename the field that contains the text to \"text\"");
+          "has no field \"text\", only \"a\"; --field NAME (in a deck, training.text_field) reads the field "
+          "of that "
+          "name");
+    CHECK(error("{\"id\": \"short\", \"body\": \"the longest\", \"n\": 5}") ==
+          "has no field \"text\", only \"id\", \"body\", \"n\"; --field body (in a deck, "
+          "training.text_field) reads "
+          "that one");
     CHECK(error("{\"text\": \"a\"") == "not valid JSON: a comma or } must follow a value, at byte 13");
     CHECK(error("{\"text\": \"a") == "not valid JSON: the text ends within a value that begins, at byte 10");
     CHECK(error("{\"text\": \"a\"} x") == "not valid JSON: there is more text after the object, at byte 15");
@@ -171,7 +177,7 @@ TEST_CASE("corpus: the content decides where the name says nothing") {
                                                            "7zXZ\0"s,
                                                            "xz data"},
                                                           {"PK\3\4", "a zip file"},
-                                                          {"PAR1", "a Parquet file"},
+                                                          {"ARROW1", "an Arrow file"},
                                                           {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
                                                           {"\x93NUMPY", "a NumPy file"},
                                                           {"%PDF-1.5", "a PDF file"},
@@ -181,6 +187,12 @@ TEST_CASE("corpus: the content decides where the name says nothing") {
                                                    ", which is not supported; use plain text or JSON Lines, "
                                                    "optionally .gz or .zst, or folders of them");
     }
+    // a Parquet file, under any name: read by Arrow, or refused with the command that converts it
+    write_file(folder / "a.jsonl", "PAR1\1\2\3");
+    CHECK_THAT(problem({folder / "a.jsonl"}),
+               Contains("a.jsonl: cannot be read as Parquet: ") ||
+                   (Contains("a.jsonl: this program was built without Arrow (COEUS_ARROW)") &&
+                    Contains("a.jsonl | coeus tokenize - --tokenizer FOLDER --output FILE.h5")));
     for (const char* word : {"BZh is a word", "PK and so on", "Rar!"}) {
         write_file(folder / "a.txt", word);
         CHECK(documents_of(Corpus({folder / "a.txt"})) == Strings{word});

@@ -161,11 +161,11 @@ TEST_CASE("tokenize: a token file of an earlier version is used with a warning, 
     CHECK_FALSE(run(true).earlier);
     CHECK_THAT(earlier_tables_warning(output), Catch::Contains("tokens.h5 --force` makes it again"));
     // a cached file is used
-    const auto cached = tokenized({folder / "a.txt"}, tokenizer, folder / "cache");
+    const auto cached = tokenized(Corpus({folder / "a.txt"}), "a", tokenizer, folder / "cache");
     const auto old = folder / "cache" / ("a-" + earlier + ".h5");
     std::filesystem::rename(cached, old);
     make_earlier(old);
-    CHECK(tokenized({folder / "a.txt"}, tokenizer, folder / "cache") == old);
+    CHECK(tokenized(Corpus({folder / "a.txt"}), "a", tokenizer, folder / "cache") == old);
     CHECK(hdf5::File::open(old.string()).string_attribute("content") == earlier);
 }
 
@@ -188,11 +188,11 @@ TEST_CASE("tokenize: only once for the same text and tokenizer") {
     CHECK_FALSE(run().up_to_date);
     CHECK((read_file(output) == first));
 
-    const auto cached = tokenized({folder / "a.txt"}, tokenizer, folder / "cache");
-    CHECK(cached == tokenized({folder / "a.txt"}, tokenizer, folder / "cache"));
+    const auto cached = tokenized(Corpus({folder / "a.txt"}), "a", tokenizer, folder / "cache");
+    CHECK(cached == tokenized(Corpus({folder / "a.txt"}), "a", tokenizer, folder / "cache"));
     CHECK(cached.filename().string().starts_with("a-"));
     write_file(folder / "a.txt", "other");
-    CHECK(cached != tokenized({folder / "a.txt"}, tokenizer, folder / "cache"));
+    CHECK(cached != tokenized(Corpus({folder / "a.txt"}), "a", tokenizer, folder / "cache"));
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "cache"), {}) == 2);
 }
 
@@ -274,8 +274,8 @@ TEST_CASE("tokenize: bad input") {
                       Contains("this folder cannot be created"));
     write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
     CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
-                      Contains("bad.jsonl: line 2: has no field \"text\", only \"txt\"; rename the field "
-                               "that contains the text to \"text\""));
+                      Contains("bad.jsonl: line 2: has no field \"text\", only \"txt\"; --field NAME "
+                               "(in a deck, training.text_field) reads the field of that name"));
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
         CHECK(entry.path().extension() != ".part");
@@ -439,4 +439,56 @@ TEST_CASE("tokenize: compressed text gives the same tokens") {
     CHECK_THROWS_WITH(tokenize(Corpus({folder / "a.txt.gz"}), tokenizer, folder / "out" / "x.h5"),
                       Contains("a.txt.gz is truncated: its gzip data is incomplete"));
     CHECK(count_files(folder / "out") == 0);
+}
+
+TEST_CASE("tokenize: another field than text has other tokens and another hash") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(small_tokenizer().path());
+    write_file(folder / "x.jsonl", "{\"text\": \"the cat\", \"body\": \"the mat\"}\n");
+    write_file(folder / "x.json", "[{\"body\": \"the mat\"}, {\"text\": 5, \"body\": \"the end\"}]");
+    write_file(folder / "part-0", "{\"body\": \"the mat\"}\n{\"body\": \"a\"}\n");
+    const auto corpus = [&](const char* name, const std::string& field) {
+        return Corpus({folder / name}, BadLines::stop, {}, field);
+    };
+    CHECK(corpus("x.jsonl", "text").content_hash() == Corpus({folder / "x.jsonl"}).content_hash());
+    CHECK(corpus("x.jsonl", "body").content_hash() != corpus("x.jsonl", "text").content_hash());
+    const auto made = [&](const char* name, const std::string& field) {
+        tokenize(corpus(name, field), tokenizer, folder / (field + name + ".h5"));
+        return tokens_of(TokenFile(folder / (field + name + ".h5")));
+    };
+    CHECK(made("x.jsonl", "text") == document(tokenizer, "the cat"));
+    CHECK(made("x.jsonl", "body") == document(tokenizer, "the mat"));
+    std::vector<int32_t> two = document(tokenizer, "the mat"), more = document(tokenizer, "the end");
+    two.insert(two.end(), more.begin(), more.end());
+    CHECK(made("x.json", "body") == two);
+    CHECK(TokenFile(folder / "bodyx.json.h5").num_documents() == 2);
+    made("part-0", "body");  // known as JSON Lines by its content
+    CHECK(TokenFile(folder / "bodypart-0.h5").num_documents() == 2);
+    CHECK_THROWS_WITH(made("x.jsonl", "nothing"),
+                      Contains("has no field \"nothing\", only \"text\", \"body\"; --field text (in a deck"));
+}
+
+TEST_CASE("tokenize: special tokens of a trained tokenizer follow EOS and are mapped in texts") {
+    const TemporaryFolder folder;
+    write_file(folder / "t.txt", "the cat sat on the mat\n");
+    const Corpus corpus({folder / "t.txt"});
+    const auto train = [&](int64_t size, const std::vector<std::string>& special) {
+        return train_tokenizer(corpus, size, folder / "tok", 1, special).vocab_size;
+    };
+    CHECK(train(264, {"<|im_start|>", "<|im_end|>"}) == 264);
+    const Tokenizer tokenizer(folder / "tok");
+    CHECK(*tokenizer.bos_id() == 260);
+    CHECK(*tokenizer.eos_id() == 261);
+    CHECK(tokenizer.special_ids() == std::vector<int32_t>{260, 261, 262, 263});
+    CHECK(tokenizer.encode("<|im_end|><|im_start|>") == std::vector<int32_t>{263, 262});
+    CHECK_THROWS_WITH(
+        train(259, {"<|a|>", "<|b|>"}),
+        "--vocab_size must be from 260 (256 bytes, BOS, EOS and 2 special tokens) to 4,194,304, but "
+        "is 259");
+    CHECK_THROWS_WITH(train(264, {"<|a|>", "<|a|>"}), "--special \"<|a|>\": is given twice");
+    CHECK_THROWS_WITH(train(264, {"<|end_of_text|>"}),
+                      Contains("is a token of every tokenizer that is made here"));
+    CHECK_THROWS_WITH(train(264, {"x"}), Contains("--special \"x\": must be a text of two or more bytes"));
+    CHECK_THROWS_WITH(train(300, {"at"}),
+                      Contains("--special \"at\": is a word of this text, which became a token; choose"));
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of commands that read token files of other programs.
+#pragma once
+
+#include "coeus/config/command_flags.hpp"
+#include "coeus/data/separator.hpp"
+
+namespace coeus::apps {
+
+/// --bos_id and --eos_id.
+void add_separator_flags(Flags& flags);
+/// ConfigError if both are given.
+GivenSeparator separator_of(const Flags& flags);
+
+}  // namespace coeus::apps
