@@ -61,7 +61,7 @@ class Known:
             # from the declaration of a command's flags to the end of this function
             for name, body in re.findall(r'\bFlags flags\(\s*"(\w+)",(.*?)\n\}', place.read_text(), re.DOTALL):
                 if name not in self.flags: continue
-                self.flags[name] |= set(re.findall(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"', body))
+                self.flags[name] |= set(re.findall(r'\badd(?:_list|_switch)?\(\s*"([\w.-]+)"', body))
                 if "add_force()" in body: self.flags[name].add("force")
 
     def has_flag(self, command, flag):
@@ -140,7 +140,7 @@ def check_code(path, text, known, root):
                 continue
             for name in re.findall(r"(?<![\w-])--([a-z][\w.-]*)", rest):
                 if "." in name:
-                    if known.is_option(name) and word not in known.takes_options:
+                    if known.is_option(name) and word not in known.takes_options and name not in known.flags[word]:
                         found.append(f"{place}: coeus {word} takes no options of a deck, such as --{name}")
                 elif not known.has_flag(word, name):
                     found.append(f"{place}: there is no flag --{name} of coeus {word}".rstrip())

@@ -32,7 +32,8 @@ public:
     Tensor backward(Ctx& c) const;
     /// Only adds the scaled loss.
     void evaluate(Ctx& c, Tensor x, Tensor labels) const;
-    /// Computes the logits [rows of x, V] (acc); not with tensor parallelism.
+    /// Computes this rank's columns of the logits, [rows of x, V/P] (acc). All tensor-parallel ranks pass the
+    /// same x.
     void logits(Ctx& c, Tensor logits, Tensor x) const;
 
 private:
