@@ -58,7 +58,7 @@ class Known:
             self.flags[name] = {"help"}
             if last and last[0].strip() == "true": self.takes_options.add(name)
         places = sorted((root / "src/apps").rglob("*.cpp"))
-        flag = re.compile(r'\badd(?:_list|_switch)?\(\s*"([\w-]+)"')
+        flag = re.compile(r'\badd(?:_list|_switch)?\(\s*"([\w.-]+)"')
         # functions that add the same flags to several commands
         shared = {name: set(flag.findall(body)) for place in places for name, body in
                   re.findall(r'^void (add_\w+)\(Flags& flags\) \{(.*?)\n\}', place.read_text(), re.DOTALL | re.MULTILINE)}
@@ -147,7 +147,7 @@ def check_code(path, text, known, root):
                 continue
             for name in re.findall(r"(?<![\w-])--([a-z][\w.-]*)", rest):
                 if "." in name:
-                    if known.is_option(name) and word not in known.takes_options:
+                    if known.is_option(name) and word not in known.takes_options and name not in known.flags[word]:
                         found.append(f"{place}: coeus {word} takes no options of a deck, such as --{name}")
                 elif not known.has_flag(word, name):
                     found.append(f"{place}: there is no flag --{name} of coeus {word}".rstrip())

@@ -19,7 +19,7 @@ const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
         {"train", "train the model that a deck describes, or resume it", train, train_help, true, false,
          true},
-        {"generate", "write text with a trained model", generate, generate_help},
+        {"generate", "write text with a trained model", generate, generate_help, false, true, true},
         {"evaluate", "score tasks and documents with a trained model", evaluate, evaluate_help, true, true,
          true},
         {"info", "show what a file or folder is and contains; --verify checks it", info, info_help, true},

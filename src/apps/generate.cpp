@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT | --prompts FILE: continues texts with a trained
 // model. They are printed to stdout in the order of their prompts. The first text that is not complete yet is
-// printed while it grows.
+// printed while it grows. The ranks of a mesh divide the work; rank 0 prints and writes files.
 #include "generate.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/launcher.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/utf8.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "coeus/comm/nccl_world.hpp"
+#include "coeus/comm/together.hpp"
 #include "coeus/config/command_flags.hpp"
+#include "coeus/config/config.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/generate/prompts.hpp"
 #include "coeus/generate/text_writer.hpp"
+#include "coeus/models/model_config.hpp"
+#include "coeus/observe/start_up.hpp"
+#include "coeus/plan/memory.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/session/rank.hpp"
 
@@ -26,6 +34,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -33,11 +42,27 @@ namespace coeus::apps {
 
 namespace {
 
+// The flags that are options of a deck: how many ranks divide the work in which way.
+struct Degree {
+    const char* flag;
+    int64_t Config::Parallelism::*value;
+};
+using Degrees = Config::Parallelism;
+constexpr Degree degrees[] = {
+    {"parallelism.tensor_parallel_degree", &Degrees::tensor_parallel_degree},
+    {"parallelism.pipeline_parallel_degree", &Degrees::pipeline_parallel_degree},
+    {"parallelism.expert_parallel_degree", &Degrees::expert_parallel_degree},
+    {"parallelism.data_parallel_shard_degree", &Degrees::data_parallel_shard_degree},
+    {"parallelism.data_parallel_replicate_degree", &Degrees::data_parallel_replicate_degree},
+    {"parallelism.context_parallel_degree", &Degrees::context_parallel_degree}};
+
 Flags generate_flags() {
     Flags flags(
         "generate", "--checkpoint FILE-or-FOLDER [--prompt TEXT | --prompts FILE]", "",
         "Writes text with a trained model, token by token. With several prompts, each text is printed under "
-        "a line \"== N\". A text longer than --context continues from its most recent half.");
+        "a line \"== N\". A text longer than --context continues from its most recent half.\n"
+        "On several ranks: mpirun -n RANKS coeus generate ..., with the degrees of a deck. Ranks that srun "
+        "starts divide the work if a degree is given; else each writes all texts.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "text to continue; may be empty")
         .add("prompts", "FILE", "",
@@ -56,10 +81,25 @@ Flags generate_flags() {
         .add("seed", "N", "0", "random seed; the same seed gives the same texts")
         .add("context", "N", "0", "context length in tokens; 0: the sequence length of training")
         .add("batch", "N", "8",
-             "number of texts generated at the same time; on a CPU, it does not change the texts")
+             "number of texts generated at the same time by each rank that has texts of its own; on one CPU "
+             "rank, it does not change the texts")
+        .add("dtype", "float32|bfloat16|float64", "float32",
+             "type of the weights and of the cache of keys and values; float64: on CPUs only")
         .add("device", "auto|cuda|cpu", "auto", "auto: a GPU if there is one")
-        .add("threads", "N", "0", "number of threads; 0: all cores")
+        .add("threads", "N", "0", "number of threads of each rank; 0: all cores")
+        .add_switch("json", "print one JSON object per text, as --output writes it, and no text")
         .add_switch("stats", "print tokens per second and memory to stderr")
+        .add("parallelism.tensor_parallel_degree", "N", "1",
+             "number of ranks that split each layer, with its keys and values")
+        .add("parallelism.pipeline_parallel_degree", "N", "1",
+             "number of ranks that split the model into stages of consecutive layers")
+        .add("parallelism.expert_parallel_degree", "N", "1", "number of ranks that divide the experts")
+        .add("parallelism.data_parallel_shard_degree", "N", "-1",
+             "number of ranks with texts of their own that shard the weights; -1: all that are left")
+        .add("parallelism.data_parallel_replicate_degree", "N", "1",
+             "number of ranks, or groups of them, with texts and weights of their own")
+        .add("parallelism.context_parallel_degree", "N", "1",
+             "number of ranks that shard the weights further; each has texts of its own")
         .add_force();
     return flags;
 }
@@ -109,9 +149,15 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
 // Prints and records texts in the order of their prompts.
 class Output {
 public:
+    // `json`: prints what it records instead of text.
     Output(const std::vector<Prompt>& prompts, const std::vector<std::vector<int32_t>>& ids,
-           const std::string& file)
-        : prompts_(prompts), ids_(ids), waiting_(prompts.size()), ends_(prompts.size()), file_name_(file) {
+           const std::string& file, bool json)
+        : prompts_(prompts),
+          ids_(ids),
+          json_(json),
+          waiting_(prompts.size()),
+          ends_(prompts.size()),
+          file_name_(file) {
         if (file.empty()) return;
         file_.open(file, std::ios::binary);
         if (!file_) throw ConfigError("--output {}: cannot write: {}", file, errno_text(errno));
@@ -127,7 +173,9 @@ public:
         ends_[number] = written;
         while (next_ < ends_.size() && ends_[next_]) {
             print("\n");
-            record(next_);
+            const std::string record = record_of(next_);
+            if (json_) write(record);
+            append(record);
             ends_[next_] = Written{};  // no longer needed
             if (++next_ == ends_.size()) break;
             heading();
@@ -140,22 +188,28 @@ private:
         if (prompts_.size() > 1) print(fmt::format("== {}\n", next_ + 1));
         print(prompts_[next_].text);
     }
-    void record(size_t number) {
-        if (!file_.is_open()) return;
+    std::string record_of(size_t number) const {
         const Written& written = *ends_[number];
-        file_ << Json::object()
-                     .set("prompt", prompts_[number].text)
-                     .set("text", written.text)
-                     .set("finish", written.finish)
-                     .set("prompt_tokens", ids_[number].size())
-                     .set("tokens", written.ids.size())
-                     .text()
-              << '\n';
+        return Json::object()
+                   .set("prompt", prompts_[number].text)
+                   .set("text", written.text)
+                   .set("finish", written.finish)
+                   .set("prompt_tokens", ids_[number].size())
+                   .set("tokens", written.ids.size())
+                   .text() +
+               '\n';
+    }
+    void append(const std::string& record) {
+        if (!file_.is_open()) return;
+        file_ << record;
         if (!file_.flush())
             throw SystemError(fmt::format("cannot write {}: {}", file_name_, errno_text(errno)));
     }
+    void print(const std::string& text) {
+        if (!json_) write(text);
+    }
     // a model's text must not control a terminal
-    static void print(const std::string& written) {
+    static void write(const std::string& written) {
         static const bool on_terminal = log::is_terminal(STDOUT_FILENO);
         const std::string text = on_terminal ? printable_lines(written) : written;
         std::fwrite(text.data(), 1, text.size(), stdout);
@@ -163,6 +217,7 @@ private:
     }
     const std::vector<Prompt>& prompts_;
     const std::vector<std::vector<int32_t>>& ids_;
+    bool json_;
     std::vector<std::string> waiting_;
     std::vector<std::optional<Written>> ends_;
     size_t next_ = 0;
@@ -170,53 +225,191 @@ private:
     std::ofstream file_;
 };
 
-}  // namespace
+// What is written, and with which model: the same on all ranks. Only rank 0 reads the prompts, which may come
+// from a pipe.
+struct Order {
+    Order(const Flags& flags, const Communicator& ranks);
 
-int generate(const Arguments& arguments) {
-    Flags flags = generate_flags();
-    flags.parse(arguments);
-    const TextWriterOptions options = writer_options(flags);
-    if (flags.given("output")) flags.require_replaceable(flags.text("output"));
-    flags.require_different_files("prompts", "output");
-    const Pretrained source(flags.required("checkpoint"));
+    Pretrained source;
+    Tokenizer tokenizer;
+    int64_t context;
+    std::vector<Prompt> prompts;
+    std::vector<std::vector<int32_t>> ids;
+    std::optional<Output> output;  // of rank 0
+};
+
+// An error of one rank alone keeps its type.
+void on_rank_0(const Communicator& ranks, const std::function<void()>& work) {
+    ranks.size() == 1 ? work() : on_first_rank(ranks, work);
+}
+
+Pretrained weights_for(const Flags& flags, const Communicator& ranks) {
+    const std::string& path = flags.required("checkpoint");
+    return ranks.size() == 1 ? Pretrained(path) : Pretrained(path, ranks);
+}
+
+Tokenizer tokenizer_for(const Flags& flags, const Pretrained& source) {
     if (!flags.given("tokenizer") && !exists_patiently(source.tokenizer_folder()))
         throw ConfigError(
             "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which was not "
             "found from the current folder; give it with --tokenizer PATH",
             source.path(), source.tokenizer_folder());
-    const Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
+    Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
     if (tokenizer.vocab_size() > source.model().vocab)
         throw ConfigError("--tokenizer {}: has {} tokens, but the model's vocabulary only {}",
                           tokenizer.folder(), tokenizer.vocab_size(), source.model().vocab);
-    const int64_t most = source.model().max_seq_len, chosen = flags.integer("context", 0, most);
-    const int64_t context = chosen > 0 ? chosen : source.trained_seq_len();
-    const std::vector<Prompt> prompts = prompts_of(flags);
-    const auto ids = encode(prompts, tokenizer, context, most, flags.text("prompts"));
-    Output output(prompts, ids, flags.text("output"));
+    return tokenizer;
+}
 
-    const LoneRank rank(flags.choice("device", {"auto", "cuda", "cpu"}),
-                        int(flags.integer("threads", 0, most_threads)));
-    const Device& device = rank.device();
-    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences(device));
-    Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
-                        rank.threads(), device);
-    TextWriter writer(generator, tokenizer, options);
-    source.load(generator.decoder());
+int64_t context_for(const Flags& flags, const Pretrained& source) {
+    const int64_t chosen = flags.integer("context", 0, source.model().max_seq_len);
+    return chosen > 0 ? chosen : source.trained_seq_len();
+}
+
+std::vector<Prompt> prompts_on_all(const Flags& flags, const Communicator& ranks) {
+    std::vector<Prompt> prompts;
+    on_rank_0(ranks, [&] { prompts = prompts_of(flags); });
+    std::vector<std::string> texts;
+    for (const Prompt& prompt : prompts) {
+        texts.push_back(prompt.text);
+        texts.push_back(std::to_string(prompt.line));
+    }
+    texts = broadcast_texts(ranks, texts);
+    prompts.clear();
+    for (size_t i = 0; i < texts.size(); i += 2) prompts.push_back({texts[i], std::stoll(texts[i + 1])});
+    return prompts;
+}
+
+Order::Order(const Flags& flags, const Communicator& ranks)
+    : source(weights_for(flags, ranks)),
+      tokenizer(tokenizer_for(flags, source)),
+      context(context_for(flags, source)),
+      prompts(prompts_on_all(flags, ranks)),
+      ids(encode(prompts, tokenizer, context, source.model().max_seq_len, flags.text("prompts"))) {
+    on_rank_0(ranks, [&] { output.emplace(prompts, ids, flags.text("output"), flags.given("json")); });
+}
+
+Dtype generated_type(const Flags& flags) {
+    const std::string& name = flags.choice("dtype", {"float32", "bfloat16", "float64"});
+    if (name == "float64" && flags.text("device") == "cuda")
+        throw ConfigError("--dtype=float64: works only on CPUs; set --device=cpu, or --dtype=float32");
+    return name == "float64" ? Dtype::f64 : name == "bfloat16" ? Dtype::bf16 : Dtype::f32;
+}
+
+// The flags as options of a deck, for what chooses the device and the mesh of a rank.
+Config config_of(const Flags& flags) {
+    Config config;
+    config.device = flags.choice("device", {"auto", "cuda", "cpu"});
+    config.training.dtype = flags.text("dtype");
+    config.training.threads = flags.integer("threads", 0, most_threads);
+    for (const Degree& degree : degrees) {
+        const bool may_be_open = config.parallelism.*degree.value < 0;
+        config.parallelism.*degree.value = flags.integer(degree.flag, may_be_open ? -1 : 1, 65536);
+    }
+    return config;
+}
+
+void require_divides(const DecoderConfig& model, const MeshShape& mesh) {
+    const std::string why = ModelConfig(model)->refusal({.tensor = mesh.tp, .expert = mesh.ep});
+    if (!why.empty()) throw ConfigError("{}", why);
+}
+
+// Before the queues that NCCL's operations wait in, also after an error.
+struct NcclEnding {
+    std::optional<NcclWorld>& nccl;
+    ~NcclEnding() { nccl.reset(); }
+};
+
+void write(const Flags& flags, Order& order, const GeneratorPlace& place, std::optional<NcclWorld>& nccl) {
+    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences(place.device)),
+                  shared = div_ceil(int64_t(order.prompts.size()), place.mesh.size(text_axes));
+    Generator generator(order.source.model(), generated_type(flags), order.context, std::min(batch, shared),
+                        place);
+    const NcclEnding ending{nccl};
+    if (nccl) nccl->end_connecting();
+    TextWriter writer(generator, order.tokenizer, writer_options(flags));
+    order.source.load(generator.decoder(), place.mesh.world());
     generator.weights_changed();
 
     const Timer timer;
     size_t tokens = 0;
-    output.begin();
+    std::optional<Output>& output = order.output;
+    if (output) output->begin();
     writer.write(
-        ids, [&](size_t number, const std::string& text) { output.piece(number, text); },
+        order.ids,
+        [&](size_t number, const std::string& text) {
+            if (output) output->piece(number, text);
+        },
         [&](size_t number, const Written& written) {
             tokens += written.ids.size();
-            output.end(number, written);
+            if (output) output->end(number, written);
         });
-    if (flags.given("stats"))
-        fmt::print(stderr, "{} tokens in {:.3f} s, {:.1f} tokens/s, on {}\n{}\n", tokens, timer.seconds(),
-                   double(tokens) / timer.seconds(), device.name(),
-                   generator.plan().text(device.memory_bytes()));
+    if (output && flags.given("stats"))
+        fmt::print(stderr, "{} tokens in {:.3f} s, {:.1f} tokens/s, on {}{}\n{}\n", tokens, timer.seconds(),
+                   double(tokens) / timer.seconds(), place.device.name(),
+                   place.mesh.world().size() > 1 ? ", " + place.mesh.shape().text() : "",
+                   generator.plan().text(place.memory_bytes));
+}
+
+void write_alone(const Flags& flags, const Config& config) {
+    Order order(flags, alone());
+    const bool needs_cpu = generated_type(flags) == Dtype::f64;
+    const LoneRank rank(needs_cpu ? "cpu" : config.device, int(config.training.threads));
+    std::optional<NcclWorld> none;
+    write(flags, order,
+          {.threads = rank.threads(), .device = rank.device(), .memory_bytes = rank.device().memory_bytes()},
+          none);
+}
+
+void write_on_ranks(const Flags& flags, const Config& config, const MpiRuntime& mpi) {
+    StartUp start_up;
+    mpi.require_all_tasks();
+    Rank rank(config, mpi, start_up);
+    if (rank.is_first())
+        for (const std::vector<std::string>& warnings :
+             {rank.choice().warnings(), rank.choice().transport().warnings})
+            for (const std::string& line : warnings) log::warn("{}", line);
+    Order order(flags, rank.world());
+    require_divides(order.source.model(), rank.mesh().shape());
+    apply(rank.cpu());
+    const RankTransport& transport = rank.choice().transport();
+    const int communicators = carrying_communicators(rank.mesh().shape());
+    std::optional<NcclWorld> nccl;
+    if (transport.nccl) connect_by_nccl(nccl, rank, nullptr);
+    write(flags, order,
+          {.threads = rank.cpu().threads,
+           .device = rank.device(),
+           .mesh = rank.mesh(),
+           .memory_bytes = rank.memory_bytes(),
+           .nccl_bytes = nccl ? nccl_bytes(communicators, transport.nvls) : 0},
+          nccl);
+}
+
+bool has_degree(const Flags& flags) {
+    return std::ranges::any_of(degrees, [&](const Degree& degree) { return flags.given(degree.flag); });
+}
+
+}  // namespace
+
+int generate(const Arguments& arguments) {
+    std::optional<MpiRuntime> mpi;  // before the first error, which only rank 0 reports
+    const auto start_mpi = [&] {
+        mpi.emplace(nullptr, nullptr);
+        log::init({.rank = mpi->world_rank()});
+    };
+    if (is_one_of_mpiruns()) start_mpi();
+    Flags flags = generate_flags();
+    flags.parse(arguments);
+    writer_options(flags);
+    generated_type(flags);
+    const Config config = config_of(flags);
+    flags.require_different_files("prompts", "output");
+    if (flags.given("output")) flags.require_replaceable(flags.text("output"));
+    if (!mpi && has_degree(flags)) start_mpi();
+    if (mpi)
+        write_on_ranks(flags, config, *mpi);
+    else
+        write_alone(flags, config);
     return 0;
 }
 

@@ -57,11 +57,9 @@ const Command& find(const std::string& name) {
                       near.empty() ? "" : "; did you mean '" + near + "'?", join(names, ", "));
 }
 
-// The number of this process among those that mpirun started itself, each with the same command. 0 if it was
-// started in another way: a shell that mpirun started may give each process other work.
+// The number of this process among those that mpirun started, each with the same command; else 0.
 int number_under_mpirun() {
-    const char* const apps = std::getenv("OMPI_NUM_APP_CTX");  // several commands, separated by ":"
-    if (launcher_name().empty() || (apps != nullptr && std::string_view(apps) != "1")) return 0;
+    if (!is_one_of_mpiruns()) return 0;
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
         if (const char* number = std::getenv(variable)) return std::atoi(number);
     return 0;

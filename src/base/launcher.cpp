@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <string_view>
 
@@ -20,6 +21,11 @@ std::string launcher_name() {
     std::string parent;
     std::getline(name, parent);
     return std::ranges::find(known, std::string_view(parent)) != known.end() ? parent : "";
+}
+
+bool is_one_of_mpiruns() {
+    const char* const commands = std::getenv("OMPI_NUM_APP_CTX");  // several are separated by ":"
+    return !launcher_name().empty() && (commands == nullptr || std::string_view(commands) == "1");
 }
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 
 #include "coeus/base/ignored_label.hpp"
 #include "coeus/optim/grad_norm.hpp"
+#include "coeus/state/mesh_place.hpp"
 #include "memory_plan.hpp"
 
 #include <algorithm>
@@ -11,20 +12,6 @@
 namespace coeus {
 
 namespace {
-
-ModelPlace place_in(const MeshShape& mesh, int rank) {
-    const auto place = [&](unsigned tp, unsigned fsdp, unsigned ep) -> ShardPlace {
-        return {.tp = mesh.size(tp),
-                .tp_rank = mesh.rank_in(rank, tp),
-                .fsdp = mesh.size(fsdp),
-                .fsdp_rank = mesh.rank_in(rank, fsdp),
-                .ep = mesh.size(ep),
-                .ep_rank = mesh.rank_in(rank, ep),
-                .replicas = mesh.dp_replicate,
-                .replica = mesh.coordinate(rank, axis::dp_replicate)};
-    };
-    return {place(axis::tp, axis::fsdp, 0), place(axis::etp, axis::efsdp, axis::ep)};
-}
 
 BatchShape micro_batch_of(const EngineOptions& options) {
     return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
@@ -100,12 +87,6 @@ LoweredTimetable lowered(const ModelConfig& config, const EngineOptions& options
     const auto stage = std::ranges::find_if(pipeline.parts,
                                             [&](const ModelPart& part) { return part.last > first_trained; });
     return lower(pipeline.timetable, {}, int(stage - pipeline.parts.begin()));
-}
-
-std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
-    std::vector<Stage> stages;
-    for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
-    return stages;
 }
 
 Executor executor_for(const EngineOptions& options, const LoweredTimetable& timetable,
@@ -236,7 +217,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     if (kept_operands_) kept_operands_->allocate(exec_, *kernels_, mesh[axis::tp]);
     step_.emplace(device);
     validation_.emplace(device);
-    gathered_.allocate(gather_ranks(mesh), options_.streams, exec_, *kernels_);
+    gathered_.allocate(gather_ranks(model_->parameters(), mesh), options_.streams, exec_, *kernels_);
     for (const MatrixRanks& ranks : matrix_ranks(mesh)) matrix_ranks_.push_back(ranks);
     if (const Counters counters = model_->counters(); counters.rows > 0)
         counts_ = OwnedTensor(Dtype::i64, {counters.rows, counters.columns}, counters.name, memory);
@@ -291,21 +272,6 @@ std::vector<MatrixRanks> Engine::matrix_ranks(const Mesh& mesh) const {
             ranks.push_back({mesh[axis::efsdp], mesh[axis::etp]});
         else
             ranks.push_back({mesh[axis::fsdp], mesh[axis::tp]});
-    return ranks;
-}
-
-// The communicators of each sharding.
-std::vector<GatherRanks> Engine::gather_ranks(const Mesh& mesh) const {
-    const Parameters& parameters = model_->parameters();
-    const Communicator& replicas = mesh[axis::dp_replicate];
-    std::vector<GatherRanks> ranks;
-    for (size_t sharding = 0; sharding < parameters.places().size(); ++sharding)
-        if (sharding == dense_sharding)
-            ranks.push_back({mesh[axis::fsdp], mesh.gradient_reduction(), replicas});
-        else if (sharding == parameters.expert_sharding_in_use())
-            ranks.push_back({mesh[axis::efsdp], mesh.expert_gradient_reduction(), replicas});
-        else  // what every rank has whole is not trained by gradients
-            ranks.push_back({alone(), alone(), alone()});
     return ranks;
 }
 

@@ -2,7 +2,9 @@
 #include "coeus/generate/generator.hpp"
 
 #include "coeus/base/random.hpp"
-#include "coeus/state/step_state.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/models/stage_split.hpp"
+#include "coeus/state/mesh_place.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -51,19 +53,29 @@ std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& s
     return chosen;
 }
 
-// Returns these logits (on the host) after a check that they are finite.
-Tensor finite(const Tensor& logits) {
-    for (int64_t i = 0; i < logits.count(); ++i)
-        if (!std::isfinite(element(logits, i)))
-            throw NotFiniteError(
-                "the model's logits are not finite: some of its weights are not finite or too large");
-    return logits;
-}
-
 // Only training predicts further tokens.
 DecoderConfig without_mtp(DecoderConfig config) {
     config.mtp.layers = 0;
     return config;
+}
+
+// The part of a pipeline rank, which has one stage.
+DecoderPart part_of(const DecoderConfig& config, const Mesh& mesh) {
+    const int stages = mesh.size(axis::pp);
+    if (stages == 1) return DecoderPart::whole(config);
+    return split_evenly(config, stages, {})[size_t(mesh.rank(axis::pp))];
+}
+
+// Nothing is trained, so that gathered weights need no room for gradients.
+StateTypes types_of(Dtype dtype) {
+    return {.master = dtype, .compute = dtype, .frozen = Frozen({""})};  // matches every name
+}
+
+KvCache cache_of(const DecoderConfig& config, const DecoderPart& part, int64_t sequences, int64_t context,
+                 Dtype dtype, int tp) {
+    const HeadSizes sizes = config.head_sizes();
+    return KvCache(part.layers(), sequences, context, sizes.key_width() / tp, sizes.value_width() / tp, dtype,
+                   part.first_layer);
 }
 
 }  // namespace
@@ -84,58 +96,112 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 }
 
 Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
-                     int threads, const Device& device)
-    : cache_(config.layers, sequences, context, config.head_sizes().key_width(),
-             config.head_sizes().value_width(), dtype),
-      decoder_(without_mtp(config), {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype},
-               context),
-      stage_(decoder_),
-      layers_(measure_generation(decoder_, config.vocab, cache_, {threads, device.architecture()},
-                                 device.backend())),
-      plan_(plan_generation(decoder_, cache_, layers_)),
-      kernels_(&kernels_of(device.backend())),
-      exec_(device),
-      step_(device),
+                     const GeneratorPlace& place)
+    : mesh_(place.mesh),
+      exec_(place.device),
+      part_(part_of(without_mtp(config), mesh_)),
+      cache_(cache_of(config, part_, sequences, context, dtype, mesh_.size(axis::tp))),
+      decoder_(without_mtp(config), types_of(dtype), context, place_in(mesh_.shape(), mesh_.world().rank()),
+               {part_}, {}),
+      gathered_(decoder_.parameters(), {}),
+      logits_(decoder_.output(), decoder_.parameters().types().accumulate(), sequences, mesh_.size(axis::tp)),
+      executor_(executor()),
+      kernels_(&kernels_of(place.device.backend())),
+      step_(place.device),
       lengths_(size_t(sequences), 0) {
-    require(sequences >= 1 && sequences <= most_sequences(device),
+    require(sequences >= 1 && sequences <= most_sequences(place.device),
             "the number of texts must be from 1 to most_sequences()");
-    require_fits(plan_, device.memory_bytes(), [] { return "Reduce --context or --batch"; });
+    exec_.threads = place.threads;
+    layers_ = measure_generation(decoder_, executor_, logits_.columns(), cache_,
+                                 {place.threads, place.device.architecture()}, place.device.backend(),
+                                 Mesh::planned(mesh_.shape(), mesh_.world().rank()));
+    plan_ = plan(place);
+    const int64_t memory = place.memory_bytes > 0 ? place.memory_bytes : place.device.memory_bytes();
+    together(mesh_.world(),
+             [&] { require_fits(plan_, memory, [] { return "Reduce --context or --batch"; }); });
+    allocate(place);
+}
+
+Executor Generator::executor() {
+    std::vector<int> ranks(size_t(mesh_.size(axis::pp)));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return Executor(Placement(ranks), mesh_.rank(axis::pp), stages_of(decoder_, &gathered_), exec_);
+}
+
+MemoryPlan Generator::plan(const GeneratorPlace& place) const {
+    const bool gpu = !place.device.is_host();
+    const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
+    const int ranks = mesh_.shape().ranks();
+    MemoryPlan plan = plan_generation(decoder_, cache_, layers_, int(tp()));
+    plan.add(term::gathered_weights, gathered_.bytes().weights);
+    if (has_logits()) {
+        plan.add(term::logits, logits_.bytes());
+        plan.add(term::logits, logits_.bytes_on_host(gpu), host);
+    }
+    plan.add(term::reduction, Communicator::reduction_bytes(int(tp())), host);
+    if (ranks > 1 && !gpu)
+        plan.add(term::libraries, library_bytes(decoder_.parameters().types().compute, ranks));
+    plan.add(term::nccl, place.nccl_bytes);
+    return plan;
+}
+
+void Generator::allocate(const GeneratorPlace& place) {
+    const Device& device = place.device;
     const Memory& memory = device.memory();
+    const bool is_alone = mesh_.shape().ranks() == 1;
+    // NCCL needs the calls of several communicators in the same order on every rank
+    const Stream::Mode streams =
+        is_alone || place.nccl_bytes > 0 ? Stream::Mode::eager : Stream::Mode::threaded;
     decoder_.allocate(false, device);
     cache_.allocate(memory);
-    exec_.threads = threads;
+    gathered_.allocate(gather_ranks(decoder_.parameters(), mesh_), streams, exec_, *kernels_);
+    if (has_logits()) logits_.allocate(mesh_[axis::tp], device);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
-    frame_ = Frame(layers_.activations, layers_.executor.frame_entries, 0, memory);
+    executor_.allocate(layers_.executor, mesh_[axis::pp], Sends::standard);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
-    const int64_t most = std::max(context, sequences);
+    const int64_t most = round_up(std::max(context(), sequences()), tp());
     tokens_ = StagedIds(device, most, "tokens");
     positions_ = StagedIds(device, most, "positions");
-    slots_ = StagedIds(device, sequences, "slots");
-    const Dtype type = decoder_.parameters().types().accumulate();
-    const Shape shape = {sequences, config.vocab};
-    logits_ = OwnedTensor(type, shape, "logits", memory);
-    if (!device.is_host()) staged_logits_ = OwnedTensor(type, shape, "logits", device.staging());
-    logits_on_host_ = device.is_host() ? logits_.view : staged_logits_.view;
+    slots_ = StagedIds(device, sequences(), "slots");
+    exchanges_.emplace(ExchangeOptions{}, mesh_, exec_, streams);
+    mesh_[axis::tp].prepare_sums();
 }
 
-Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
-    const auto count = int64_t(tokens.size());
-    require(count >= 1 && count <= context(), "a text must have from 1 to context() tokens");
-    std::copy(tokens.begin(), tokens.end(), tokens_.host());
-    std::iota(positions_.host(), positions_.host() + count, 0);
-    lengths_[size_t(slot)] = count;
-    return run({.sequences = 1,
-                .seq_len = count,
-                .tokens = tokens_.brought(exec_, count),
-                .labels = {},
-                .positions = positions_.brought(exec_, count),
-                .document_start = {}},
-               PromptExchange(cache_, slot));
+LayerMemory Generator::used() const {
+    LayerMemory used = layers_;
+    const Frame& frame = executor_.frames().front();
+    used.activations = frame.peak_bytes();
+    used.executor.frame_entries = frame.peak_entries();
+    used.temporaries = temp_.peak();
+    used.workspace = exec_.workspace.peak();
+    return used;
 }
 
-Tensor Generator::append(std::span<const Next> tokens) {
+void Generator::weights_changed() {
+    decoder_.parameters().refresh_compute(exec_, *kernels_);
+    gathered_.forget_weights();
+}
+
+Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens, int64_t longest) {
     const auto count = int64_t(tokens.size());
-    require(count >= 1 && count <= sequences(), "there must be from 1 to sequences() tokens");
+    if (longest == 0) longest = count;
+    require(longest >= 1 && count <= longest && longest <= context(),
+            "a text must have from 1 to context() tokens");
+    const int64_t rows = round_up(longest, tp());
+    std::fill_n(std::ranges::copy(tokens, tokens_.host()).out, rows - count, 0);
+    for (int64_t i = 0; i < rows; ++i) positions_.host()[i] = int32_t(std::min(i, context() - 1));
+    if (count > 0) lengths_[size_t(slot)] = count;
+    const int64_t last = std::max<int64_t>(count, 1) - 1;
+    return run({.sequences = 1, .seq_len = rows}, PromptExchange(cache_, slot, count), {&last, 1});
+}
+
+Tensor Generator::append(std::span<const Next> tokens, int64_t longest) {
+    const auto count = int64_t(tokens.size());
+    if (longest == 0) longest = count;
+    require(longest >= 1 && count <= longest && longest <= sequences(),
+            "there must be from 1 to sequences() tokens");
+    const int64_t rows = round_up(longest, tp());
+    std::vector<int64_t> places = {0};
     for (int64_t i = 0; i < count; ++i) {
         const Next& next = tokens[size_t(i)];
         int64_t& length = lengths_[size_t(next.slot)];
@@ -143,24 +209,32 @@ Tensor Generator::append(std::span<const Next> tokens) {
         tokens_.host()[i] = next.token;
         positions_.host()[i] = int32_t(length++);
         slots_.host()[i] = int32_t(next.slot);
+        if (i > 0) places.push_back(i);
     }
-    return run({.sequences = count,
-                .seq_len = 1,
-                .tokens = tokens_.brought(exec_, count),
-                .labels = {},
-                .positions = positions_.brought(exec_, count),
-                .document_start = {}},
-               CachedExchange(cache_, slots_.brought(exec_, count)));
+    std::fill(tokens_.host() + count, tokens_.host() + rows, 0);
+    std::fill(positions_.host() + count, positions_.host() + rows, 0);
+    return run({.sequences = rows, .seq_len = 1}, CachedExchange(cache_, slots_.brought(exec_, count)),
+               places);
 }
 
-Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
-    const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
-    Ctx c = generating_context({exec_, *kernels_, frame_, temp_, step_.scalars()}, batch, exchange);
-    stage_.last_logits(c, logits);
-    const Tensor on_host = logits_on_host_.slice_rows(0, batch.sequences);
-    exec_.queue->copy(on_host.data, logits.data, logits.bytes());
+// `tokens`: the places of those whose next token is wanted, at least one.
+Tensor Generator::run(const BatchShape& shape, const KvExchange& exchange, std::span<const int64_t> tokens) {
+    const Batch batch = {.sequences = shape.sequences,
+                         .seq_len = shape.seq_len,
+                         .tokens = tokens_.brought(exec_, shape.count()),
+                         .labels = {},
+                         .positions = positions_.brought(exec_, shape.count()),
+                         .document_start = {}};
+    const auto count = int64_t(tokens.size());
+    const auto context_of = [&](int, Frame& frame, bool) {
+        return exchanges_->generating_context({exec_, *kernels_, frame, temp_, step_.scalars()}, batch,
+                                              exchange);
+    };
+    executor_.predict(decoder_.flow_into(1, shape), context_of, tokens,
+                      has_logits() ? logits_.own(count) : Tensor{});
+    if (has_logits()) return logits_.gather(exec_, count);
     exec_.queue->finish();
-    return finite(on_host);
+    return {};
 }
 
 }  // namespace coeus

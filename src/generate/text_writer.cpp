@@ -38,6 +38,7 @@ struct TextWriter::Text {
     size_t number;
     int64_t slot;
     std::vector<int32_t> ids;
+    int64_t cached = 0;  // number of its tokens that are in the slot
     Tokenizer::Stream stream;
     TextEnd end;
     Written written;
@@ -45,7 +46,7 @@ struct TextWriter::Text {
 };
 
 TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options)
-    : generator_(generator), tokenizer_(tokenizer), options_(options), row_(size_t(tokenizer.vocab_size())) {
+    : tokens_(generator, options.sampling, tokenizer.vocab_size()), tokenizer_(tokenizer), options_(options) {
     for (const std::string& stop : options.stops) {
         if (stop.empty()) throw ConfigError("--stop is empty: every text would end immediately");
         const std::vector<int32_t> ids = tokenizer.encode_prompt(stop);
@@ -58,12 +59,36 @@ TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const T
     if (!options.ignore_eos && tokenizer.eos_id()) stop_ids_.push_back(*tokenizer.eos_id());
 }
 
-// Samples a token from logits [1, V] and adds it to the text.
-void TextWriter::take(Text& text, Tensor logits) {
+NextTokens::Place TextWriter::place_of(const Text& text) const {
+    return {.slot = text.slot, .text = text.number, .index = text.written.ids.size()};
+}
+
+// Reads the most recent tokens of each text, at most so many.
+void TextWriter::read(std::span<Text* const> texts, int64_t most) {
+    std::vector<NextTokens::Reading> readings;
+    for (Text* text : texts) {
+        text->cached = std::min(int64_t(text->ids.size()), most);
+        readings.push_back({place_of(*text), std::span(text->ids).last(size_t(text->cached))});
+    }
+    if (readings.empty()) return;
+    const std::vector<int32_t> next = tokens_.read(readings);
+    for (size_t i = 0; i < texts.size(); ++i) take(*texts[i], next[i]);
+}
+
+void TextWriter::append(std::span<Text* const> texts) {
+    std::vector<NextTokens::Appended> appended;
+    for (Text* text : texts) {
+        ++text->cached;
+        appended.push_back({place_of(*text), text->ids.back()});
+    }
+    if (appended.empty()) return;
+    const std::vector<int32_t> next = tokens_.append(appended);
+    for (size_t i = 0; i < texts.size(); ++i) take(*texts[i], next[i]);
+}
+
+// Adds a token to the text.
+void TextWriter::take(Text& text, int32_t id) {
     Written& written = text.written;
-    // the model's vocabulary may be padded for speed: ids that the tokenizer does not have are never sampled
-    for (size_t i = 0; i < row_.size(); ++i) row_[i] = float(element(logits, int64_t(i)));
-    const int32_t id = draw_token(row_, options_.sampling, uint64_t(written.ids.size()), text.number);
     if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
         written.finish = tokenizer_.eos_id() == id ? "eos" : "stop";
     } else {
@@ -80,57 +105,45 @@ void TextWriter::take(Text& text, Tensor logits) {
     written.text += text.piece;
 }
 
-Tensor TextWriter::go_on_from_half(const Text& text) {
-    const auto half = size_t(std::max<int64_t>(1, generator_.context() / 2));
-    return generator_.read(text.slot, std::span(text.ids).last(half));
-}
-
 void TextWriter::write(const std::vector<std::vector<int32_t>>& prompts,
                        const std::function<void(size_t, const std::string&)>& on_piece,
                        const std::function<void(size_t, const Written&)>& on_end) {
     std::vector<int64_t> free_slots;
-    for (int64_t slot = generator_.sequences() - 1; slot >= 0; --slot) free_slots.push_back(slot);
+    for (int64_t slot = tokens_.slots() - 1; slot >= 0; --slot) free_slots.push_back(slot);
     std::list<Text> open;
-    const auto report = [&](Text& text) {
-        if (!text.piece.empty()) on_piece(text.number, text.piece);
-        text.piece.clear();
-        if (!text.written.finish) return;
-        on_end(text.number, text.written);
-        free_slots.push_back(text.slot);
+    const auto report = [&] {
+        for (Text& text : open) {
+            if (!text.piece.empty()) on_piece(text.number, text.piece);
+            text.piece.clear();
+            if (!text.written.finish) continue;
+            on_end(text.number, text.written);
+            free_slots.push_back(text.slot);
+        }
+        open.remove_if([](const Text& text) { return text.written.finish != nullptr; });
     };
     size_t next = 0;
     while (next < prompts.size() || !open.empty()) {
         while (next < prompts.size() && !free_slots.empty()) {
-            open.push_back({.number = next,
-                            .slot = free_slots.back(),
-                            .ids = prompts[next],
-                            .stream = Tokenizer::Stream(tokenizer_),
-                            .end = TextEnd(options_.stops),
-                            .written = {},
-                            .piece = {}});
-            free_slots.pop_back();
-            ++next;
-            take(open.back(), generator_.read(open.back().slot, open.back().ids));
-            report(open.back());
-            if (open.back().written.finish) open.pop_back();
-        }
-        std::vector<Generator::Next> tokens;
-        std::vector<Text*> with_room;
-        for (Text& text : open) {
-            if (generator_.length(text.slot) < generator_.context()) {
-                tokens.push_back({text.slot, text.ids.back()});
-                with_room.push_back(&text);
-            } else {
-                take(text, go_on_from_half(text));
+            std::vector<Text*> begun;
+            for (; next < prompts.size() && !free_slots.empty(); ++next) {
+                open.push_back({.number = next,
+                                .slot = free_slots.back(),
+                                .ids = prompts[next],
+                                .stream = Tokenizer::Stream(tokenizer_),
+                                .end = TextEnd(options_.stops),
+                                .written = {},
+                                .piece = {}});
+                free_slots.pop_back();
+                begun.push_back(&open.back());
             }
+            read(begun, tokens_.context());
+            report();
         }
-        if (!tokens.empty()) {
-            const Tensor logits = generator_.append(tokens);
-            for (size_t i = 0; i < with_room.size(); ++i)
-                take(*with_room[i], logits.slice_rows(int64_t(i), 1));
-        }
-        for (Text& text : open) report(text);
-        open.remove_if([](const Text& text) { return text.written.finish != nullptr; });
+        std::vector<Text*> with_room, full;
+        for (Text& text : open) (text.cached < tokens_.context() ? with_room : full).push_back(&text);
+        read(full, std::max<int64_t>(1, tokens_.context() / 2));
+        append(with_room);
+        report();
     }
 }
 

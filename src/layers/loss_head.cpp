@@ -179,7 +179,6 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
-    require(c.tp.size() == 1, "logits are computed without tensor parallelism only");
     const Scope temps(c.temp);
     multiply(c, logits, as_operand(c, x, projection_.forms().x, rows_of(c)),
              transposed(projection_.for_forward(c)));

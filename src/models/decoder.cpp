@@ -90,6 +90,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
         add_layer(layer, has_layer(layer), recomputed(layer));
     if (!config.tied) head = declare_head(heads, table);
     const Storage& output = *head.output;
+    output_ = &output.params().front();
     add_head(heads, std::move(head));
     for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
         add_mtp(depth, heads, table, output, recomputed(config.layers + depth));

@@ -21,7 +21,7 @@ public:
     void forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c) const override { return norm_->backward(c, loss_.backward(c), {}); }
     void evaluate(Ctx& c, Flow in) const override;
-    /// Logits [rows of x, V] (acc). Only without tensor parallelism.
+    /// Logits [rows of x, V/P] (acc), see LossHead::logits().
     void predict(Ctx& c, Tensor out, Flow in) const override;
 
 private:

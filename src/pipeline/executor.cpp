@@ -204,12 +204,22 @@ void Executor::forward_backward(const Flow& flow, bool last, const ContextOf& co
     });
 }
 
-void Executor::evaluate(const Flow& flow, const ContextOf& context) {
+void Executor::run_forward(const Flow& flow, const ContextOf& context, Forward forward) {
     last_ = false;
-    run(validation_, flow, context, [this](const ProgramStep& step, Ctx& c, Flow in) {
-        return stages_[size_t(step.stage)].evaluate(c, in);
+    run(validation_, flow, context, [&](const ProgramStep& step, Ctx& c, Flow in) {
+        return forward(stages_[size_t(step.stage)], c, in);
     });
     for (Frame& frame : frames_) frame.rewind({0, 0});
+}
+
+void Executor::evaluate(const Flow& flow, const ContextOf& context) {
+    run_forward(flow, context, [](const Stage& stage, Ctx& c, Flow in) { return stage.evaluate(c, in); });
+}
+
+void Executor::predict(const Flow& flow, const ContextOf& context, std::span<const int64_t> tokens,
+                       Tensor out) {
+    run_forward(flow, context,
+                [&](const Stage& stage, Ctx& c, Flow in) { return stage.logits_of(c, in, tokens, out); });
 }
 
 }  // namespace coeus

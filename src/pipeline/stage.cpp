@@ -3,6 +3,7 @@
 
 #include "coeus/device/named_range.hpp"
 #include "coeus/layers/block_inputs.hpp"
+#include "coeus/layers/exchanges/sequence_parallel.hpp"
 
 #include <algorithm>
 
@@ -159,17 +160,37 @@ void Stage::logits(Ctx& c, Tensor out) const {
 
 void Stage::last_logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = without_backward(c, {}, model_->first_objective()).hidden();
-    const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
-    for (int64_t i = 0; i < c.batch.sequences; ++i)
-        c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));
-    predict(c, out, last);
+    std::vector<int64_t> last;
+    for (int64_t i = 1; i <= c.batch.sequences; ++i) last.push_back(i * c.batch.seq_len - 1);
+    logits_of(c, {}, last, out);
+}
+
+Flow Stage::logits_of(Ctx& c, Flow in, std::span<const int64_t> tokens, Tensor out) const {
+    const Flow flow = without_backward(c, in, std::min(part_.last, model_->first_objective()));
+    if (!is_last()) return flow;
+    const FrameScope kept(c.frame);
+    const Tensor hidden = flow.hidden();
+    const Tensor chosen = c.frame.keep(hidden.dtype, {int64_t(tokens.size()), hidden.cols()});
+    {
+        const Scope temps(c.temp);
+        const Tensor all = gather_tokens(c, hidden);
+        for (int64_t i = 0; i < chosen.rows(); ++i)
+            c.k.cast(c.exec, chosen.slice_rows(i, 1), all.slice_rows(tokens[size_t(i)], 1));
+    }
+    predict(c, out, chosen);
+    return {};
 }
 
 void Stage::predict(Ctx& c, Tensor out, const Flow& flow) const {
     const Segment& first = model_->segments()[model_->first_objective()];
     const WeightLease weights(gathered_, first.unit);
     first.objective->predict(c, out, flow);
+}
+
+std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
+    std::vector<Stage> stages;
+    for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
+    return stages;
 }
 
 }  // namespace coeus

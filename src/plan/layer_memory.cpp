@@ -182,24 +182,43 @@ LayerMemory measure_training(const Model& model, const BatchShape& training, con
     return measure_training(model, executor, {training, validation, processor, exchanges}, mesh);
 }
 
-LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
-                               const Processor& processor, Backend backend) {
+LayerMemory measure_generation(const Model& model, const Executor& executor, int64_t columns,
+                               const KvCache& cache, const Processor& processor, Backend backend,
+                               const Mesh& mesh) {
     LayerMemory layers;
-    const Stage stage(model);
+    ExecutorMemory& of_executor = layers.executor;
+    Exec computation;
+    const Exchanges exchanges({}, mesh, computation, Stream::Mode::eager);
+    const ModelPart& part = model.parts().front();
+    const Stage stage(model, part);
     const Dtype type = model.parameters().types().accumulate();
-    const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
+    const int64_t tp = mesh.size(axis::tp);
+    const auto pass = [&](const BatchShape& shape, const KvExchange& exchange, int64_t texts) {
         const Batch batch = model.batches().planned(shape, 1);
+        const std::vector<int64_t> tokens(static_cast<size_t>(texts));
         const Measured m = measure(processor, backend, inputs_in_frame(), [&](const Workplace& at) {
-            Ctx c = generating_context(at, batch, exchange);
-            stage.last_logits(c, Tensor(nullptr, type, {shape.sequences, vocab}));
+            Ctx c = exchanges.generating_context(at, batch, exchange);
+            stage.logits_of(c, model.flow_into(part.first, shape), tokens,
+                            Tensor(nullptr, type, {texts, columns}));
         });
-        take_larger(layers, m, layers.executor.frame);
+        take_larger(layers, m, of_executor.validation_frame);
+        const Flow flow = model.flow_into(1, shape);
+        of_executor.slots = std::max(of_executor.slots, executor.slot_bytes({}, flow));
+        of_executor.flow_tensors = flow.count();
     };
-    pass({.sequences = 1, .seq_len = cache.context()}, PromptExchange(cache, 0));
-    pass({.sequences = cache.sequences(), .seq_len = 1},
-         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {cache.sequences()})));
-    layers.activations = layers.executor.frame;
+    pass({.sequences = 1, .seq_len = round_up(cache.context(), tp)},
+         PromptExchange(cache, 0, cache.context()), 1);
+    pass({.sequences = round_up(cache.sequences(), tp), .seq_len = 1},
+         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {cache.sequences()})), cache.sequences());
+    layers.activations = executor.frame_bytes(of_executor);
     return layers;
+}
+
+LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
+                               const Processor& processor) {
+    Exec exec;
+    const Executor executor(one_stage().placement, 0, {Stage(model)}, exec);
+    return measure_generation(model, executor, vocab, cache, processor, Backend::cpu, mesh_of_one());
 }
 
 }  // namespace coeus

@@ -59,14 +59,16 @@ std::string MemoryPlan::text(std::optional<int64_t> limit_bytes) const {
     return lines;
 }
 
-MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers) {
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers, int tp) {
     MemoryPlan plan;
     plan.add(model.parameters().bytes(false));
     plan.add(term::activations, layers.activations);
+    plan.add(term::flows, layers.executor.slots);
     plan.add(term::temporaries, layers.temporaries);
     plan.add(term::workspace, layers.workspace);
     // tokens and positions of a prompt or of a step, and the slots of a step
-    const int64_t ids = 2 * std::max(cache.context(), cache.sequences()) + cache.sequences();
+    const int64_t rows = round_up(std::max(cache.context(), cache.sequences()), tp),
+                  ids = 2 * rows + cache.sequences();
     plan.add(model.batches().name(), ids * size_of(Dtype::i32));
     plan.add(term::position_tables, model.table_bytes());
     plan.add(term::cache, cache.bytes());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/session/rank.hpp"
 
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/plan/memory.hpp"
 #include "coeus/setup/device_choice.hpp"
 
 namespace coeus {
@@ -34,5 +37,28 @@ Rank::Rank(const Config& config, const MpiRuntime& mpi, StartUp& start_up)
 
 LoneRank::LoneRank(const std::string& device, int threads)
     : threads_(all_threads(threads)), gpu_(gpu_of_command(device)) {}
+
+// No rank takes more of its GPU's memory before all have looked.
+void connect_by_nccl(std::optional<NcclWorld>& nccl, Rank& rank, QueueWatch* watch) {
+    Mesh& mesh = rank.mesh();
+    const RankTransport& transport = rank.choice().transport();
+    const Communicator& world = mesh.world();
+    const auto bytes_in_use = [&] {
+        world.barrier();
+        const int64_t bytes = rank.device().taken_bytes();
+        world.barrier();
+        return bytes;
+    };
+    const int64_t before = bytes_in_use();
+    mesh.connect(nccl.emplace(*transport.nccl, world, rank.device(), watch), transport.ctas);
+    const int64_t after = bytes_in_use();
+    // from NCCL 2.18 on there is one of all ranks, from which the others are split
+    const int64_t made = carrying_communicators(mesh.shape()) + (transport.nccl->comm_split ? 1 : 0);
+    if (!rank.is_first() || made == 0) return;
+    log::info("NCCL's communicators: {} of GPU memory in use before, {} after: {} each ({} are planned)",
+              bytes_text(double(before)), bytes_text(double(after)),
+              bytes_text(double(after - before) / double(made * rank.choice().sharing())),
+              bytes_text(double(nccl_bytes(2, transport.nvls) - nccl_bytes(1, transport.nvls))));
+}
 
 }  // namespace coeus

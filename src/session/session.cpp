@@ -57,30 +57,6 @@ SharedMemory shared_memory(const Rank& rank, const MemoryPlan& plan) {
     return shared;
 }
 
-// Connects the ranks, and says what the communicators take of the GPU's memory. No rank takes more of it
-// before all have looked.
-void connect(std::optional<NcclWorld>& nccl, Rank& rank, QueueWatch& watch) {
-    Mesh& mesh = rank.mesh();
-    const RankTransport& transport = rank.choice().transport();
-    const Communicator& world = mesh.world();
-    const auto bytes_in_use = [&] {
-        world.barrier();
-        const int64_t bytes = rank.device().taken_bytes();
-        world.barrier();
-        return bytes;
-    };
-    const int64_t before = bytes_in_use();
-    mesh.connect(nccl.emplace(*transport.nccl, world, rank.device(), &watch), transport.ctas);
-    const int64_t after = bytes_in_use();
-    // from NCCL 2.18 on there is one of all ranks, from which the others are split
-    const int64_t made = carrying_communicators(mesh.shape()) + (transport.nccl->comm_split ? 1 : 0);
-    if (!rank.is_first() || made == 0) return;
-    log::info("NCCL's communicators: {} of GPU memory in use before, {} after: {} each ({} are planned)",
-              bytes_text(double(before)), bytes_text(double(after)),
-              bytes_text(double(after - before) / double(made * rank.choice().sharing())),
-              bytes_text(double(nccl_bytes(2, transport.nvls) - nccl_bytes(1, transport.nvls))));
-}
-
 }  // namespace
 
 Session::Session(const Config& config, Rank& rank, StartUp& start_up)
@@ -181,7 +157,7 @@ void Session::take_memory(QueueWatch& watch, const std::optional<SteadySearch>& 
     apply(rank_.cpu());
     Mesh& mesh = rank_.mesh();
     const RankTransport& transport = rank_.choice().transport();
-    if (transport.nccl) connect(nccl_, rank_, watch);
+    if (transport.nccl) connect_by_nccl(nccl_, rank_, &watch);
     start_up_.phase("memory", [&] { engine_.allocate(mesh, rank_.device()); });
     if (nccl_) nccl_->end_connecting();
     choose_kernels(search);

@@ -199,7 +199,6 @@ private:
 
     void measure_update();
     void connect(const Mesh& mesh);
-    std::vector<GatherRanks> gather_ranks(const Mesh& mesh) const;
     std::vector<MatrixRanks> matrix_ranks(const Mesh& mesh) const;
     bool submit_gradients(FunctionRef<bool()> goes_on);
     bool submit_graphs();

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generator: computes the logits of the next token for several texts. Caches the keys and values
 // of each text, so that each new token needs only one row of computation. Also samples a token from logits.
+//
+// Ranks of a mesh divide the work as in training. Tensor-parallel ranks divide heads, so each caches its part
+// of the keys and values; pipeline ranks have those of their layers. All ranks of a pipeline and of tensor
+// parallelism work on the same texts: these are those of a data rank. Data ranks (dp_replicate x dp_shard x
+// cp) have texts of their own. They step together, since they gather weights and exchange rows of experts.
 #pragma once
 
+#include "coeus/comm/mesh.hpp"
 #include "coeus/device/staged_ids.hpp"
+#include "coeus/generate/gathered_logits.hpp"
+#include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
-#include "coeus/pipeline/stage.hpp"
+#include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/memory.hpp"
+#include "coeus/state/fsdp.hpp"
 #include "coeus/state/step_state.hpp"
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,55 +39,85 @@ struct Sampling {
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index,
                    uint64_t text = 0);
 
+/// Axes of the ranks that have different texts.
+constexpr unsigned text_axes = axis::dp | axis::cp;
+
+/// Where a generator computes. Mesh and device must outlive it.
+struct GeneratorPlace {
+    int threads = 1;
+    const Device& device = host_device();
+    const Mesh& mesh = mesh_of_one();
+    int64_t memory_bytes = 0;  ///< what the rank may use of the device; 0: all of it
+    int64_t nccl_bytes = 0;    ///< of these, what NCCL takes; 0: it does not carry the tensors of the ranks
+};
+
 class Generator {
 public:
-    /// The maximum number of texts at the same time. On a CPU, each text is bit-identical whatever the others
-    /// are.
+    /// The maximum number of texts of a data rank at the same time. On a CPU, each text of one rank is
+    /// bit-identical whatever the others are.
     static int64_t most_sequences(const Device& device) { return kernels_of(device.backend()).thin_rows; }
 
-    /// Plans and allocates all memory for `sequences` texts of up to `context` tokens. The caller loads
-    /// weights into decoder(), which has no layers of multi-token prediction. The device must outlive the
-    /// generator. ConfigError if the device has too little memory.
-    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads,
-              const Device& device = host_device());
+    /// Plans and allocates all memory for `sequences` texts, of each data rank, of up to `context` tokens.
+    /// The caller loads weights into decoder(), which has no layers of multi-token prediction. ConfigError if
+    /// a rank's device has too little memory, or if the pipeline has more ranks than layers allow. Collective
+    /// over the mesh, like all that computes.
+    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
+              const GeneratorPlace& place = {});
 
     Decoder& decoder() { return decoder_; }
     const MemoryPlan& plan() const { return plan_; }
+    /// The sizes of the arenas as planned, and their peaks so far.
+    const LayerMemory& layer_memory() const { return layers_; }
+    LayerMemory used() const;
+    const Mesh& mesh() const { return mesh_; }
     int64_t context() const { return cache_.context(); }
     int64_t sequences() const { return cache_.sequences(); }
     /// Number of tokens of the text in a slot.
     int64_t length(int64_t slot) const { return lengths_[size_t(slot)]; }
     /// Must be called after weights are loaded.
-    void weights_changed() { decoder_.parameters().refresh_compute(exec_, *kernels_); }
+    void weights_changed();
+
+    // The next two return logits on the host: f64 if the model computes in f64, else f32. They are valid
+    // until the next call, and absent on ranks that do not have the last stage. All data ranks must make the
+    // same call with the same `longest`.
 
     /// Starts a text of 1 to `context` tokens in a slot, in place of the slot's previous text. Returns the
-    /// logits [1, V] of the next token, on the host: f64 if the model computes in f64, else f32. They are
-    /// valid until the next call. NotFiniteError if one is not finite.
-    Tensor read(int64_t slot, std::span<const int32_t> tokens);
+    /// logits [1, V] of the next token. Without tokens, the rank only takes part in the work of the others.
+    /// `longest`: the most tokens that a data rank reads; 0: it is this one.
+    Tensor read(int64_t slot, std::span<const int32_t> tokens, int64_t longest = 0);
 
     struct Next {
         int64_t slot;
         int32_t token;
     };
     /// Appends one token to each of these slots, which must be distinct and not full. Returns the logits of
-    /// the next tokens, [number of slots, V].
-    Tensor append(std::span<const Next> tokens);
+    /// the next tokens, [number of slots, V]. There may be no slots, if other data ranks have some.
+    /// `longest`: the most slots of a data rank; 0: it is this one.
+    Tensor append(std::span<const Next> tokens, int64_t longest = 0);
 
 private:
-    Tensor run(const Batch& batch, const KvExchange& exchange);
+    int64_t tp() const { return mesh_.size(axis::tp); }
+    bool has_logits() const { return decoder_.parts().front().last == decoder_.segments().size(); }
+    Executor executor();
+    MemoryPlan plan(const GeneratorPlace& place) const;
+    void allocate(const GeneratorPlace& place);
+    Tensor run(const BatchShape& shape, const KvExchange& exchange, std::span<const int64_t> tokens);
+
+    const Mesh& mesh_;
+    Exec exec_;
+    DecoderPart part_;
     KvCache cache_;
     Decoder decoder_;
-    Stage stage_;
+    Gathered gathered_;
+    GatheredLogits logits_;
+    Executor executor_;
     LayerMemory layers_;
     MemoryPlan plan_;
     const Kernels* kernels_;
-    Exec exec_;
-    Frame frame_;
     Arena temp_;
     StepState step_;
     StagedIds tokens_, positions_, slots_;
-    OwnedTensor logits_, staged_logits_;  // the latter only with a GPU
-    Tensor logits_on_host_;
+    std::optional<Exchanges> exchanges_;  // its streams must end before the arenas
     std::vector<int64_t> lengths_;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // TextWriter: continues any number of prompts, as many at the same time as the generator has slots. When a
-// text ends, the next prompt gets its slot. A text depends only on its prompt, its number and the seed.
+// text ends, the next prompt gets its slot. A text depends only on its prompt, its number and the seed. All
+// ranks of a mesh write all texts.
 #pragma once
 
 #include "coeus/data/tokenizer.hpp"
-#include "coeus/generate/generator.hpp"
+#include "coeus/generate/next_tokens.hpp"
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,13 +60,14 @@ public:
 
 private:
     struct Text;
-    void take(Text& text, Tensor logits);
-    Tensor go_on_from_half(const Text& text);
-    Generator& generator_;
+    NextTokens::Place place_of(const Text& text) const;
+    void read(std::span<Text* const> texts, int64_t most);
+    void append(std::span<Text* const> texts);
+    void take(Text& text, int32_t id);
+    NextTokens tokens_;
     const Tokenizer& tokenizer_;
     TextWriterOptions options_;
     std::vector<int32_t> stop_ids_;
-    std::vector<float> row_;
 };
 
 }  // namespace coeus

@@ -40,7 +40,8 @@ public:
     /// Only adds the scaled loss, without a z-loss. Writes what it knows of each token, if the context asks
     /// (Ctx::scored).
     void evaluate(Ctx& c, Tensor x, Tensor labels) const;
-    /// Computes the logits [rows of x, V] (acc); not with tensor parallelism.
+    /// Computes this rank's columns of the logits, [rows of x, V/P] (acc). All tensor-parallel ranks pass the
+    /// same x.
     void logits(Ctx& c, Tensor logits, Tensor x) const;
 
 private:

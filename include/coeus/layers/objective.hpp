@@ -18,7 +18,7 @@ public:
     /// Only adds the scaled loss. This and predict() are called only for the first objective of a model.
     virtual void evaluate(Ctx&, Flow) const { throw LogicError("a further objective is only trained"); }
     /// Computes the model's predictions for each row of `in`, for generation and tests: the logits (acc) of a
-    /// language model, [rows, V].
+    /// language model, [rows, V/P]. All tensor-parallel ranks pass the same rows.
     virtual void predict(Ctx&, Tensor, Flow) const {
         throw LogicError("a further objective is only trained");
     }

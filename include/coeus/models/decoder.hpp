@@ -49,6 +49,8 @@ public:
     std::vector<LayerMatrix> matrices() const override;
     const PositionTables& tables() const { return tables_; }
     int64_t positions() const { return tables_.positions(); }
+    /// The table [V, D] of the output projection, on this rank or not.
+    const Param& output() const { return *output_; }
     /// Depths of multi-token prediction: how many tokens after the next one it predicts too.
     int64_t depths() const { return config_.mtp.layers; }
     const BatchKind& batches() const override { return batches_; }
@@ -74,6 +76,7 @@ private:
     void declare_neighbours();
 
     DecoderConfig config_;
+    const Param* output_ = nullptr;
     TokenBatches batches_;
     PositionTables tables_;
     std::vector<BalanceBias> balance_biases_;  // of this rank's layers

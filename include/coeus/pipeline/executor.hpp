@@ -3,12 +3,14 @@
 // the slots of flows; all other memory is the engine's.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/base/turns.hpp"
 #include "coeus/comm/point_to_point.hpp"
 #include "coeus/pipeline/program.hpp"
 #include "coeus/pipeline/stage.hpp"
 
 #include <functional>
+#include <span>
 
 namespace coeus {
 
@@ -77,6 +79,9 @@ public:
     void forward_backward(const Flow& flow, bool last, const ContextOf& context);
     /// Adds the loss of one micro-batch.
     void evaluate(const Flow& flow, const ContextOf& context);
+    /// One micro-batch of a language model without labels: the last stage writes the logits of some tokens,
+    /// see Stage::logits_of(). Other stages do not use `out`.
+    void predict(const Flow& flow, const ContextOf& context, std::span<const int64_t> tokens, Tensor out);
 
 private:
     // A computation that runs, perhaps in turn with another one.
@@ -84,6 +89,9 @@ private:
         const ProgramStep* step;
         bool has_changed = false;  // since its last segment began: the other one had a turn
     };
+    /// The program of one micro-batch forward, in all stages of this rank.
+    using Forward = FunctionRef<Flow(const Stage& stage, Ctx& c, Flow in)>;
+    void run_forward(const Flow& flow, const ContextOf& context, Forward forward);
     template <class Compute>  // compute(step, Ctx&, input) returns the output
     void run(const Program& program, const Flow& flow, const ContextOf& context, const Compute& compute);
     template <class Compute>

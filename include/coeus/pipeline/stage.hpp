@@ -18,7 +18,9 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -74,6 +76,10 @@ public:
     void logits(Ctx& c, Tensor out) const;
     /// The logits of the last token of each sequence, out [sequences, V].
     void last_logits(Ctx& c, Tensor out) const;
+    /// For a part of a language model: without a backward, the flow for the next stage, which is in the
+    /// frame. The last stage returns none, but writes the logits (acc) of some tokens, which are given by
+    /// their places in the batch: out [tokens.size(), V/P], the columns of this tensor-parallel rank.
+    Flow logits_of(Ctx& c, Flow in, std::span<const int64_t> tokens, Tensor out) const;
 
 private:
     size_t first_unit() const { return model_->segments()[part_.first].unit; }
@@ -96,5 +102,8 @@ private:
     Gathered* gathered_;
     std::function<void()> before_segments_;
 };
+
+/// A stage for each of the model's parts on this rank.
+std::vector<Stage> stages_of(const Model& model, Gathered* gathered);
 
 }  // namespace coeus

@@ -44,10 +44,15 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
 LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              const Processor& processor, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
-/// The memory for generation with a language model of `vocab` token ids: `cache.sequences()` texts at a time
-/// of up to `cache.context()` tokens each. Each text is first read whole, one at a time; then all continue by
-/// one token at a time. `cache` needs no memory.
+/// The memory for generation with this rank's part of a language model. The last stage writes `columns`
+/// columns of logits. There are `cache.sequences()` texts at a time of up to `cache.context()` tokens each.
+/// Each text is first read whole, one at a time; then all continue by one token at a time. Micro-batches have
+/// as many rows as tensor-parallel ranks can divide. `cache` needs no memory. `mesh`: see measure_training().
+LayerMemory measure_generation(const Model& model, const Executor& executor, int64_t columns,
+                               const KvCache& cache, const Processor& processor, Backend backend,
+                               const Mesh& mesh);
+/// The same for a whole model on one rank, with the CPU's kernels.
 LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
-                               const Processor& processor, Backend backend = Backend::cpu);
+                               const Processor& processor);
 
 }  // namespace coeus

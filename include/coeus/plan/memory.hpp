@@ -26,10 +26,11 @@ inline constexpr const char *weights = "weights", *compute_weights = "weights in
                             *flows = "pipeline buffers", *temporaries = "temporaries",
                             *tokens = "tokens of other ranks", *workspace = "kernel workspace",
                             *reduction = "reduction buffers", *position_tables = "position tables",
-                            *cache = "key/value cache", *copies = "copies for checkpoints",
-                            *snapshot = "in-memory snapshot", *libraries = "library buffers",
-                            *nccl = "NCCL buffers (estimate)", *spare = "kept free",
-                            *offloading = "offloading buffers", *scores = "scores of tokens";
+                            *cache = "key/value cache", *logits = "logits",
+                            *copies = "copies for checkpoints", *snapshot = "in-memory snapshot",
+                            *libraries = "library buffers", *nccl = "NCCL buffers (estimate)",
+                            *spare = "kept free", *offloading = "offloading buffers",
+                            *scores = "scores of tokens";
 }  // namespace term
 
 /// The plan of a rank; all sizes are bytes per rank.
@@ -57,8 +58,9 @@ private:
     std::vector<Term> terms_;
 };
 
-/// The plan for generation, from the result of measure_generation().
-MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers);
+/// The plan for generation, from the result of measure_generation(), without what the generator itself has.
+/// The rows of each micro-batch are a multiple of `tp`.
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers, int tp = 1);
 
 /// Memory that CUDA's libraries, kernels and graphs take on a GPU besides Coeus's own: an estimate, until it
 /// is measured on a GPU.

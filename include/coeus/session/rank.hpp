@@ -4,6 +4,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/observe/start_up.hpp"
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace coeus {
@@ -42,6 +44,10 @@ private:
     Mesh mesh_;
     CpuShare cpu_;
 };
+
+/// Connects the ranks by the NCCL that they have chosen, and logs what its communicators take of a GPU's
+/// memory. `watch`: see NcclWorld. Collective.
+void connect_by_nccl(std::optional<NcclWorld>& nccl, Rank& rank, QueueWatch* watch);
 
 /// The processors of a command of one process, which needs no MPI.
 class LoneRank {

@@ -67,6 +67,21 @@ Ctx Exchanges::context(const Workplace& at, const Batch& batch, Pass pass) const
             .inputs = at.inputs};
 }
 
+Ctx Exchanges::generating_context(const Workplace& at, const Batch& batch, const KvExchange& cache) const {
+    return {.exec = at.exec,
+            .k = at.k,
+            .frame = at.frame,
+            .temp = at.temp,
+            .batch = batch,
+            .scalars = at.scalars,
+            .kv = cache,
+            .tp = tp,
+            .tokens = tokens,
+            .loss = loss,
+            .experts = experts_for(Pass::validation),
+            .inputs = at.inputs};
+}
+
 void Exchanges::set_meanwhile(const std::function<void()>& meanwhile) {
     for (RoundsExchange& exchange : experts) exchange.set_meanwhile(meanwhile);
     for (BlocksExchange& exchange : expert_blocks) exchange.set_meanwhile(meanwhile);

@@ -3,6 +3,7 @@
 #include "coeus/generate/generator.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/generate/next_tokens.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -150,7 +151,7 @@ std::vector<DecoderConfig> models_of_all_kinds() {
 // A generator with initial weights.
 struct Initialised : Generator {
     Initialised(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads = 1)
-        : Generator(config, dtype, context, sequences, threads) {
+        : Generator(config, dtype, context, sequences, {.threads = threads}) {
         decoder().parameters().initialise(3, 1);
         weights_changed();
     }
@@ -242,10 +243,13 @@ TEST_CASE("generator: a slot can be reused, and a text that it cannot hold is re
     CHECK_THROWS_AS(generator.read(0, some_tokens(5, 1)), LogicError);
     const std::vector<Generator::Next> full = {{0, 1}};
     CHECK_THROWS_WITH(generator.append(full), Catch::Contains("must not be full"));
-    CHECK_THROWS_AS(Generator(tiny_config(), Dtype::f32, 4, 17, 1), LogicError);
+    CHECK_THROWS_AS(Generator(tiny_config(), Dtype::f32, 4, 17), LogicError);
 
     set_element(generator.decoder().parameters().storages().back().w, 1, std::nan(""));
-    CHECK_THROWS_AS(generator.read(0, tokens), NotFiniteError);
+    NextTokens next(generator, {}, 1);
+    const NextTokens::Reading text[] = {{{.slot = 0, .text = 0, .index = 0}, tokens}};
+    CHECK_THROWS_WITH(next.read(text), Catch::Contains("the model's logits are not finite"));
+    CHECK_THROWS_AS(next.read(text), NotFiniteError);
 }
 
 TEST_CASE("generator: bfloat16 is close to float32") {

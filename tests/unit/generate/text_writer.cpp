@@ -99,7 +99,7 @@ public:
     }
     std::vector<Written> write(const std::vector<std::vector<int32_t>>& prompts,
                                const TextWriterOptions& options, int64_t sequences, int64_t context) {
-        Generator generator(config_, Dtype::f64, context, sequences, 1);
+        Generator generator(config_, dtype_, context, sequences);
         generator.decoder().parameters().initialise(2, 1);
         generator.weights_changed();
         std::vector<Written> all(prompts.size());
@@ -118,11 +118,13 @@ public:
         return all;
     }
     const Tokenizer& tokenizer() const { return *tokenizer_; }
+    void compute_in(Dtype dtype) { dtype_ = dtype; }
 
 private:
     TemporaryFolder folder_;
     std::optional<Tokenizer> tokenizer_;
     DecoderConfig config_ = tiny_config();
+    Dtype dtype_ = Dtype::f64;
 };
 
 std::vector<std::string> texts(const std::vector<Written>& all) {
@@ -149,6 +151,23 @@ TEST_CASE("writer: batches of any size give the same texts") {
         // texts do not share random numbers
         auto all = texts(desk.write({"x", "x", "x"}, options, 3));
         CHECK((all[0] == all[1] && all[1] == all[2]) == (temperature == 0));
+    }
+}
+
+TEST_CASE("writer: forty prompts in one batch equal forty single ones, in every type") {
+    Desk desk;
+    std::vector<std::string> prompts;
+    for (int i = 0; i < 40; ++i) prompts.push_back(std::string(size_t(1 + i * i % 19), char('A' + i)));
+    const TextWriterOptions greedy = {.sampling = {.temperature = 0}, .length = 12, .ignore_eos = true},
+                            drawn = {.sampling = {.temperature = 1, .seed = 3}, .length = 12};
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        CAPTURE(name_of(dtype));
+        desk.compute_in(dtype);
+        std::vector<std::string> single;
+        for (const std::string& prompt : prompts)
+            single.push_back(desk.write(std::vector<std::string>{prompt}, greedy, 1).front().text);
+        CHECK(texts(desk.write(prompts, greedy, 16)) == single);
+        CHECK(texts(desk.write(prompts, drawn, 16)) == texts(desk.write(prompts, drawn, 1)));
     }
 }
 

@@ -173,7 +173,7 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
         TestBatch prompt(1, 19, 37), next(3, 1, 37);
         next.positions = {18, 0, 4};
         std::vector<int32_t> slots = {2, 0, 1};
-        run(prompt, PromptExchange(cache, 2));
+        run(prompt, PromptExchange(cache, 2, 19));
         run(next, CachedExchange(cache, Tensor(slots.data(), Dtype::i32, {3})));
         CHECK(frame.peak_bytes() == layers.activations);
         CHECK(temp.peak() == layers.temporaries);
