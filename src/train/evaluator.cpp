@@ -27,7 +27,7 @@ public:
         }
     }
 
-    // Of all ranks. Collective.
+    // The means over all ranks. Collective.
     std::vector<SourceLoss> losses(const std::vector<std::string>& names, const Communicator& data_ranks) {
         std::vector<SourceLoss> all;
         if (names.empty()) return all;

@@ -9,6 +9,7 @@
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 
 using namespace coeus;
