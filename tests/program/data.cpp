@@ -144,15 +144,13 @@ TEST_CASE("program: a token file becomes text again, and Megatron-LM's pair and 
 TEST_CASE("program: broken pairs of Megatron-LM end a command with one error") {
     const fs::path broken = golden("megatron/broken");
     if (broken.empty()) return;
-    const TemporaryFolder folder;
     const JsonDocument reasons = JsonDocument::read(broken / "reasons.json");
     for (const auto& [name, reason] : reasons.root().items()) {
         CAPTURE(name);
-        const Outcome outcome = run_coeus({"convert", (broken / name).string(), (folder / "x.h5").string()});
+        const Outcome outcome = run_coeus({"info", (broken / (name + ".idx")).string(), "--verify"});
         CHECK(outcome.exit_code == 2);
         CHECK(count_of(" - error - ", outcome.output) == 1);
         CHECK_THAT(outcome.output, Contains((broken / name).string()));
-        CHECK_FALSE(fs::exists(folder / "x.h5"));
     }
 }
 
