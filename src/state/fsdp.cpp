@@ -26,7 +26,8 @@ public:
         int64_t first = 0, bytes = 0;  // within the buffer
         bool valid = false;            // true if the unit is in its place, or on the way there
         int leases = 0;
-        Pending pending;  // work that fills or empties the place
+        bool waits = false;  // gradients of a first half, to which those of the other one are added
+        Pending pending;     // work that fills or empties the place
     };
 
     // `what`: Storage::w or Storage::g. `ahead`: how many units besides one in use are there at the same
@@ -67,7 +68,7 @@ public:
                 continue;
             theirs.pending.join();
             require(theirs.leases == 0, "a unit would be gathered over one that is in use");
-            require(what_ == &Storage::w || !theirs.valid, "gradients would be lost that are not reduced");
+            require(!theirs.waits, "gradients would be lost to which another half is added");
             theirs.valid = false;
         }
     }
@@ -405,6 +406,7 @@ void Gathered::hold_gradients(size_t unit) {
         });
         state.valid = true;
     }
+    state.waits = false;
     ++state.leases;
 }
 
@@ -415,7 +417,7 @@ void Gathered::reduce_later(size_t unit, bool complete) {
         parameters_.storages()[i].zero_forgotten(*compute_, *kernels_);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // the wait if the stream is eager
     if (is_scattered(unit) && gradients_->states[unit].valid) {
-        gradients_->states[unit].valid = false;
+        gradients_->states[unit].valid = gradients_->states[unit].waits = false;
         gradients_->states[unit].pending =
             reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
     }
@@ -429,7 +431,10 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 
 void Gathered::release_gradients(size_t unit) {
     if (is_scattered(unit) && --gradients_->states[unit].leases > 0) return;
-    if (other_half_follows_) return;
+    if (other_half_follows_) {
+        if (is_scattered(unit)) gradients_->states[unit].waits = true;
+        return;
+    }
     const bool complete = last_uses_ && --uses_left_[unit] == 0;
     const bool stays = !is_scattered(unit) || options_.gradients == Keep::all;
     if (complete || !stays) reduce_later(unit, complete);
