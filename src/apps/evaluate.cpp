@@ -22,6 +22,7 @@
 #include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 #include "command_line/deck_arguments.hpp"
+#include "evaluation/run_weights.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -38,208 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Flags evaluate_flags() {
-    Flags flags(
-        "evaluate", "PLACE FILE... [--parallelism.option=value ...]", "a checkpoint and a file",
-        "Scores texts with a trained model and prints lm-evaluation-harness's metrics.\n"
-        "PLACE: a checkpoint, a run's folder, or a Hugging Face folder. On several ranks: mpirun -n RANKS "
-        "coeus evaluate ...\n"
-        "FILE: text (a document), a token file, or JSON Lines, whose fields say what a line asks for:\n"
-        "  query, choices, gold                  the most likely choice\n"
-        "  context_options, continuation, gold   the context after which the continuation is most likely\n"
-        "  context, continuation                 the probability of the continuation\n"
-        "  text                                  the probability of a document\n"
-        "Each may have `task` (else the file's name), `id` and `delimiter`. The metrics of a run's "
-        "checkpoint "
-        "are also appended to evaluation.jsonl in the run's folder, which `coeus report` draws.");
-    flags.add("tokenizer", "PATH", "", "tokenizer; default: that of the checkpoint's deck, or of the folder")
-        .add(
-            "dtype", "TYPE", "",
-            "bfloat16, float32 or float64; default: bfloat16, with the run's layers in 8 bits; for --windows "
-            "training that of the run")
-        .add("context", "N", "0", "the most ids that the model sees; 0: the sequence length of training")
-        .add("stride", "N", "0", "ids of a document that each further window scores; 0: the context")
-        .add("batch", "N", "4", "rows of `context` ids at a time on each data rank")
-        .add("add_bos_token", "auto|true|false", "auto",
-             "whether texts begin with BOS; auto: as the tokenizer's template says, but BOS of a document is "
-             "not scored")
-        .add("delimiter", "TEXT", " ", "between a query and a choice")
-        .add("limit", "N", "0", "only the first N lines of each file; 0: all")
-        .add("windows", "documents|training", "documents",
-             "training: the loss of the windows of validation, as the run computed it")
-        .add("output", "FILE.json", "", "write the results with lm-evaluation-harness's keys")
-        .add("samples", "FILE.jsonl", "", "write the scores of each line")
-        .add_switch("by_position", "also the losses of documents by the position of the token")
-        .add("steps", "all|100,200", "", "evaluate these checkpoints of a run that have no results yet")
-        .add_switch("follow",
-                    "the same, and wait for further checkpoints until the run's last step or its end")
-        .add_force();
-    return flags;
-}
-
-// What the command line asks for.
-struct Asked {
-    std::string place;
-    std::vector<std::string> files;
-    std::string tokenizer, dtype, output, samples, steps;
-    int64_t context, stride, batch, limit;
-    AddBos add_bos;
-    std::string delimiter;
-    bool training_windows, by_position, follow;
-
-    bool several() const { return !steps.empty() || follow; }
-};
-
-Asked asked_by(const Flags& flags) {
-    if (flags.words().size() < 2)
-        throw ConfigError("coeus evaluate: needs a checkpoint and at least one file, but got only {}",
-                          flags.words()[0]);
-    const std::string& bos = flags.choice("add_bos_token", {"auto", "true", "false"});
-    Asked asked = {
-        .place = flags.words()[0],
-        .files = {flags.words().begin() + 1, flags.words().end()},
-        .tokenizer = flags.text("tokenizer"),
-        .dtype = flags.given("dtype") ? flags.choice("dtype", {"bfloat16", "float32", "float64"}) : "",
-        .output = flags.text("output"),
-        .samples = flags.text("samples"),
-        .steps = flags.text("steps"),
-        .context = flags.integer("context", 0, INT32_MAX),
-        .stride = flags.integer("stride", 0, INT32_MAX),
-        .batch = flags.integer("batch", 1, 65536),
-        .limit = flags.integer("limit", 0),
-        .add_bos = bos == "auto"   ? AddBos::by_template
-                   : bos == "true" ? AddBos::always
-                                   : AddBos::never,
-        .delimiter = flags.text("delimiter"),
-        .training_windows = flags.choice("windows", {"documents", "training"}) == "training",
-        .by_position = flags.given("by_position"),
-        .follow = flags.given("follow")};
-    for (const char* name : {"output", "samples"}) {
-        if (!flags.given(name)) continue;
-        if (asked.several() || asked.training_windows)
-            throw ConfigError("--{} is for one checkpoint and --windows documents; {}", name,
-                              asked.several() ? "the results of several are in evaluation.jsonl of the run"
-                                              : "--windows training gives one number");
-        flags.require_replaceable(flags.text(name));
-    }
-    flags.require_different_files("output", "samples");
-    return asked;
-}
-
-// The options of a deck that this command takes: where and how it computes.
-void require_options_of_machine(const Arguments& arguments) {
-    for (const std::string& argument : arguments) {
-        const bool known = argument.starts_with("--device") || argument.starts_with("--parallelism.") ||
-                           argument.starts_with("--comm.") || argument.starts_with("--kernels.") ||
-                           argument.starts_with("--training.threads") || argument.starts_with("--log.");
-        if (!known)
-            throw ConfigError(
-                "{}: coeus evaluate takes the model from its place; of a deck it takes only --device, "
-                "--training.threads and the options of parallelism, comm, kernels and log",
-                argument.substr(0, argument.find('=')));
-    }
-}
-
-// Weights and what is known of them.
-struct Weights {
-    std::string path;
-    int64_t step = 0, last_step = 0;  ///< of the checkpoint, and of its run
-    std::vector<std::string> deck;    ///< settings of its deck, "key = value"; empty: a Hugging Face folder
-    std::string run_folder;           ///< "": none is known
-};
-
-// The folder of the run that wrote a checkpoint: the one with its deck.
-std::string run_folder_of(const fs::path& checkpoint) {
-    fs::path folder = checkpoint;
-    for (int up = 0; up < 3 && folder.has_relative_path(); ++up) {
-        folder = folder.parent_path();
-        if (exists_patiently(folder / "deck.toml")) return folder.empty() ? "." : folder.string();
-    }
-    return "";
-}
-
-// Only on rank 0.
-Weights weights_at(const Pretrained& source) {
-    Weights weights = {.path = source.path()};
-    if (source.is_hub()) return weights;
-    const TrainRecord record = read_checkpoint_header(source.path()).train;
-    weights.step = record.step;
-    for (const TomlEntry& entry : parse_toml(record.deck, source.path() + " (deck)")) {
-        weights.deck.push_back(entry.key + " = " + toml_text(entry.value));
-        if (const int64_t* steps = entry.value.as<int64_t>(); steps && entry.key == "training.steps")
-            weights.last_step = *steps;
-    }
-    weights.run_folder = run_folder_of(source.path());
-    return weights;
-}
-
-Weights shared(const Communicator& world, const Pretrained& source) {
-    std::vector<std::string> texts;
-    on_first_rank(world, [&] {
-        const Weights found = weights_at(source);
-        texts = {found.path, std::to_string(found.step), std::to_string(found.last_step), found.run_folder};
-        texts.insert(texts.end(), found.deck.begin(), found.deck.end());
-    });
-    texts = broadcast_texts(world, texts);
-    return {.path = texts[0],
-            .step = std::stoll(texts[1]),
-            .last_step = std::stoll(texts[2]),
-            .deck = {texts.begin() + 4, texts.end()},
-            .run_folder = texts[3]};
-}
-
-// The settings of the run's deck that decide what is computed: layers in 8 bits, and for the windows of
-// training the types and validation.
-std::vector<std::string> settings_of_run(const Weights& weights, const Asked& asked) {
-    std::vector<std::string> keys;
-    if (asked.dtype.empty()) keys = {"model.converters", "quantize."};
-    if (asked.training_windows) {
-        keys.insert(keys.end(), {"validation.", "training.document_mask", "training.seq_len", "debug.seed",
-                                 "training.bad_lines"});
-        if (asked.dtype.empty())
-            keys.insert(keys.end(), {"training.dtype", "training.mixed_precision_param"});
-    }
-    std::vector<std::string> settings;
-    for (const std::string& line : weights.deck)
-        if (std::ranges::any_of(keys, [&](const std::string& key) {
-                return line.starts_with(key.ends_with('.') ? key : key + " ");
-            }))
-            settings.push_back(line);
-    return settings;
-}
-
-std::string toml_of(const std::string& text) {
-    return toml_text({text});
-}
-
-// The deck of an evaluation: the machine's options are those of the command line.
-Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,
-                int64_t row_length, bool masks) {
-    std::vector<std::string> settings = settings_of_run(weights, asked);
-    const bool in_8_bits = std::ranges::any_of(settings, [](const std::string& line) {
-        return line.starts_with("model.converters") && line != "model.converters = []";
-    });
-    const auto set = [&](const std::string& option, const auto& value) {
-        settings.push_back(fmt::format("{} = {}", option, value));
-    };
-    const std::string dtype = asked.dtype.empty() && !asked.training_windows ? "bfloat16" : asked.dtype;
-    if (!dtype.empty()) {
-        // weights in 8 bits are made from those in float32
-        set("training.dtype", toml_of(in_8_bits ? "float32" : dtype));
-        set("training.mixed_precision_param", toml_of(dtype == "float64" ? "float32" : dtype));
-    }
-    // enough for every schedule, whose micro-batches nobody computes
-    set("training.local_batch_size", 2 * machine.parallelism.pipeline_parallel_degree *
-                                         machine.parallelism.pipeline_parallel_microbatch_size);
-    set("validation.enable", true);
-    if (!asked.training_windows) {
-        set("training.document_mask", masks);
-        set("training.seq_len", row_length);
-        set("validation.seq_len", row_length);
-        set("validation.local_batch_size", asked.batch);
-    }
-    return with_settings(machine, rules, settings);
-}
+constexpr std::chrono::seconds between_looks{2};  // for further checkpoints
 
 /// One evaluation on the ranks of a world.
 class Evaluation {
@@ -254,7 +54,7 @@ public:
         machine_ = parse_by_rules(arguments, rules_, world_).config;
         mpi_.require_all_tasks();
         source_.emplace(first_place(), world_);
-        weights_ = shared(world_, *source_);
+        weights_ = weights_of(world_, *source_);
         model_ = source_->model();
         model_.mtp.layers = 0;  // they are only trained
         choose_sizes();
@@ -270,16 +70,37 @@ public:
 private:
     bool is_first() const { return world_.rank() == 0; }
 
+    // A run that is followed may not have saved yet.
+    void wait_for_checkpoint() const {
+        for (bool told = false;;) {
+            std::string found;
+            on_first_rank(world_, [&] {
+                if (!is_folder_patiently(asked_.place)) {
+                    found = "not a folder";
+                    return;
+                }
+                try {
+                    found = newest_weights(asked_.place);
+                } catch (const ConfigError&) {
+                    if (!told) log::info("Waiting for the first checkpoint of {}", asked_.place);
+                    told = true;
+                }
+            });
+            if (!broadcast_text(world_, found).empty()) return;
+            std::this_thread::sleep_for(between_looks);
+        }
+    }
+
     // With --steps or --follow: the first checkpoint to evaluate is not the newest one.
     std::string first_place() {
         if (!asked_.several()) return asked_.place;
+        if (asked_.follow) wait_for_checkpoint();
         std::string path;
         on_first_rank(world_, [&] {
             checkpoints_ = folder_of_checkpoints();
             const std::vector<StepFile> files = files_asked_for();
             if (files.empty())
-                throw ConfigError("{}: has no checkpoints{}", checkpoints_,
-                                  asked_.follow ? " yet; start --follow after the first one was saved" : "");
+                throw ConfigError("{}: has no checkpoints of steps, only weights", checkpoints_);
             path = files.front().path;
         });
         return broadcast_text(world_, path);
@@ -467,7 +288,7 @@ private:
     bool take(const StepFile& file) {
         try {
             source_.emplace(file.path, world_);
-            weights_ = shared(world_, *source_);
+            weights_ = weights_of(world_, *source_);
         } catch (const ConfigError&) {
             if (is_there(file.path)) throw;
             return false;
@@ -518,7 +339,7 @@ private:
             const StepFile file = next_file(done);
             if (file.step < 0) {
                 if (ended || (!done.empty() && *done.rbegin() >= weights_.last_step)) return;
-                std::this_thread::sleep_for(std::chrono::seconds(2));
+                std::this_thread::sleep_for(between_looks);
                 continue;
             }
             done.insert(file.step);

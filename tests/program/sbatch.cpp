@@ -76,6 +76,27 @@ TEST_CASE("a job script has the requested options, the machine's own, and needs 
     }
 }
 
+TEST_CASE("a second job script evaluates the checkpoints of the run beside it") {
+    const TemporaryFolder folder;
+    const std::string here = fs::current_path().string();
+    for (const char* machine : {"generic", "hyak", "local"}) {
+        const std::string script = printed({"--machine", machine, "--nodes=1", "--gpus-per-node=2",
+                                            "--evaluate=a.jsonl", "it's.jsonl", "--evaluate", "c.txt"});
+        CAPTURE(machine, script);
+        CHECK_THAT(script, Contains("\n#SBATCH --job-name=llama3_1b-evaluate\n") &&
+                               Contains("\n\"${launch[@]}\" \"${coeus[@]}\" evaluate " + here + "/outputs") &&
+                               Contains(" " + here + "/a.jsonl " + here + "/c.txt '" + here +
+                                        "/it'\\''s.jsonl' --follow --device=cuda \"$@\"\n") &&
+                               Contains("\nmkdir -p " + here + "/outputs"));
+        CHECK_THAT(script, !Contains("train_and_requeue") && !Contains("$jobscripts") &&
+                               !Contains("--signal=") && !Contains("END_OF_DECK"));
+        write_file(folder / "job", script);
+        CHECK(run_shell("bash -n " + (folder / "job").string()).exit_code == 0);
+    }
+    const std::string on_cpus = printed({"--gpus-per-node=0", "--evaluate=a.jsonl"});
+    CHECK_THAT(on_cpus, Contains("/a.jsonl --follow \"$@\"\n"));
+}
+
 TEST_CASE("no name or argument breaks a job script") {
     const TemporaryFolder folder;
     const fs::path odd = folder / "my deck's.toml";

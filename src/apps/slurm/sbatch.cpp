@@ -69,7 +69,12 @@ Flags sbatch_flags() {
         .add("gpu", "NAME", "",
              "GPU model, such as h100 or a100-40gb; refuses a run that does not fit into its memory")
         .add("memory", "SIZE", "",
-             "memory of each rank's device, such as 80GiB; refuses a run that does not fit into it");
+             "memory of each rank's device, such as 80GiB; refuses a run that does not fit into it")
+        .add_list(
+            "evaluate", "FILE",
+            "instead print a script for a second job, which evaluates the run's checkpoints on this file "
+            "while the run saves them (coeus evaluate --follow); may be repeated, and further files may "
+            "follow the deck");
     return flags;
 }
 
@@ -310,6 +315,20 @@ std::string deck_in_shell(Config config, const Arguments& options) {
     return text + " \"$@\"\n";
 }
 
+// The rest of the machine's script for a job that evaluates instead of training: it starts the ranks in the
+// same way, and is not queued again when it ends.
+std::string evaluation_in_shell(const std::string& script_after_header, const Config& config,
+                                const Arguments& files, bool has_gpus) {
+    std::string text =
+        std::regex_replace(script_after_header, std::regex("\n[^\n]*train_and_requeue[^\n]*"), "");
+    // the training job may not have made its folder yet
+    const std::string run = in_shell(config.job.dump_folder);
+    text += "\nmkdir -p " + run + "\n\"${launch[@]}\" \"${coeus[@]}\" evaluate " + run;
+    for (const std::string& file : files)
+        text += " " + in_shell(fs::absolute(file).lexically_normal().string());
+    return text + " --follow" + (has_gpus ? " --device=cuda" : "") + " \"$@\"\n";
+}
+
 // What is known before the run starts, as comments.
 std::string as_comments(const Findings& found) {
     std::string text;
@@ -328,7 +347,10 @@ int sbatch(const Arguments& arguments) {
     const DeckArguments split = split_deck_arguments(arguments);
     Flags flags = sbatch_flags();
     flags.parse(split.own);
-    if (flags.words().size() != 1)
+    Arguments evaluated = flags.texts("evaluate");
+    if (!evaluated.empty())  // a shell makes several words of *.jsonl
+        evaluated.insert(evaluated.end(), flags.words().begin() + 1, flags.words().end());
+    else if (flags.words().size() != 1)
         throw ConfigError(
             "coeus sbatch takes one deck, not {}; options of a deck have the form --section.option=value",
             join(flags.words(), ", "));
@@ -366,6 +388,10 @@ int sbatch(const Arguments& arguments) {
     const Findings plan = preflight(command_line, ranks_of(script, has_gpus));
     plan.require_not_refused();  // files that are missing here may exist where the job runs
     const Config config = with_absolute_paths(checked_run(training, has_gpus));
+    if (!evaluated.empty()) {
+        remove_directive(script, "signal");
+        set_directive(script, "job-name", directive(script, "job-name").value() + "-evaluate");
+    }
     std::string command;  // on one line, since it goes into a comment
     for (const std::string& word : arguments)
         command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));
@@ -377,9 +403,13 @@ int sbatch(const Arguments& arguments) {
             "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of the deck may follow the "
             "file's name.\n" +
             as_comments(plan));
-    const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH"));
-    script.insert(behind_header + 1, deck_in_shell(config, split.deck) +
-                                         "[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n");
+    const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH")) + 1;
+    const std::string chosen = "[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n";
+    if (evaluated.empty())
+        script.insert(behind_header, deck_in_shell(config, split.deck) + chosen);
+    else
+        script = script.substr(0, behind_header) + "\n" + chosen +
+                 evaluation_in_shell(script.substr(behind_header), config, evaluated, has_gpus);
     std::fputs(with_sourced_files(script).c_str(), stdout);
     return 0;
 }

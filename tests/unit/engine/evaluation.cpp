@@ -141,6 +141,27 @@ TEST_CASE("evaluation: the label is the largest if its loss is the smallest of a
     for (const double loss : scores.losses) CHECK(close(loss, std::log(double(model.vocab)), 1e-12));
 }
 
+TEST_CASE("evaluation: a chunk of the head that has every other token writes to their places") {
+    const DecoderConfig model = config_of_16s();
+    EngineOptions options = evaluating(Dtype::f32, Dtype::f32);
+    options.types.precision.linear = Recipe::tensorwise;
+    options.validation = {.sequences = 2, .seq_len = 1024};  // two chunks, whose tokens share scales
+    ReadyToEvaluate ready(model, options);
+    TestBatch batch(2, 1024, model.vocab);
+    TokenScores all, one;
+    const double loss = ready.engine.evaluate(batch.local_batch(0, 2), all);
+    CHECK(relatively_close(std::accumulate(all.losses.begin(), all.losses.end(), 0.0), loss, 1e-6));
+    const std::vector<int32_t> labels = batch.labels;
+    for (const size_t token : {0, 1, 2, 1023, 1024, 1500, 2047}) {
+        CAPTURE(token);
+        std::ranges::fill(batch.labels, -100);
+        batch.labels[token] = labels[token];
+        CHECK(float(ready.engine.evaluate(batch.local_batch(0, 2), one)) == float(all.losses[token]));
+        CHECK(one.losses[token] == all.losses[token]);
+        CHECK(one.label_is_largest[token] == all.label_is_largest[token]);
+    }
+}
+
 TEST_CASE("evaluation: 8 billion parameters in bfloat16 need 16 GB, not 128") {
     DecoderConfig model = tiny_config();
     model.dim = 4096;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_weights.hpp"
+
+#include "coeus/base/patient_io.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/file/toml.hpp"
+#include "coeus/io/checkpoint.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace coeus::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of the run that wrote a checkpoint: the one with its deck.
+std::string run_folder_of(const fs::path& checkpoint) {
+    fs::path folder = checkpoint;
+    for (int up = 0; up < 3 && folder.has_relative_path(); ++up) {
+        folder = folder.parent_path();
+        if (exists_patiently(folder / "deck.toml")) return folder.empty() ? "." : folder.string();
+    }
+    return "";
+}
+
+// Only on rank 0.
+Weights weights_at(const Pretrained& source) {
+    Weights weights = {.path = source.path()};
+    if (source.is_hub()) return weights;
+    const TrainRecord record = read_checkpoint_header(source.path()).train;
+    weights.step = record.step;
+    for (const TomlEntry& entry : parse_toml(record.deck, source.path() + " (deck)")) {
+        weights.deck.push_back(entry.key + " = " + toml_text(entry.value));
+        if (const int64_t* steps = entry.value.as<int64_t>(); steps && entry.key == "training.steps")
+            weights.last_step = *steps;
+    }
+    weights.run_folder = run_folder_of(source.path());
+    return weights;
+}
+
+// The settings of the run's deck that decide what is computed: layers in 8 bits, and for the windows of
+// training the types and validation.
+std::vector<std::string> settings_of_run(const Weights& weights, const Asked& asked) {
+    std::vector<std::string> keys;
+    if (asked.dtype.empty()) keys = {"model.converters", "quantize."};
+    if (asked.training_windows) {
+        keys.insert(keys.end(), {"validation.", "training.document_mask", "training.seq_len", "debug.seed",
+                                 "training.bad_lines"});
+        if (asked.dtype.empty())
+            keys.insert(keys.end(), {"training.dtype", "training.mixed_precision_param"});
+    }
+    std::vector<std::string> settings;
+    for (const std::string& line : weights.deck)
+        if (std::ranges::any_of(keys, [&](const std::string& key) {
+                return line.starts_with(key.ends_with('.') ? key : key + " ");
+            }))
+            settings.push_back(line);
+    return settings;
+}
+
+}  // namespace
+
+std::string toml_of(const std::string& text) {
+    return toml_text({text});
+}
+
+Weights weights_of(const Communicator& world, const Pretrained& source) {
+    std::vector<std::string> texts;
+    on_first_rank(world, [&] {
+        const Weights found = weights_at(source);
+        texts = {found.path, std::to_string(found.step), std::to_string(found.last_step), found.run_folder};
+        texts.insert(texts.end(), found.deck.begin(), found.deck.end());
+    });
+    texts = broadcast_texts(world, texts);
+    return {.path = texts[0],
+            .step = std::stoll(texts[1]),
+            .last_step = std::stoll(texts[2]),
+            .deck = {texts.begin() + 4, texts.end()},
+            .run_folder = texts[3]};
+}
+
+Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,
+                int64_t row_length, bool masks) {
+    std::vector<std::string> settings = settings_of_run(weights, asked);
+    const bool in_8_bits = std::ranges::any_of(settings, [](const std::string& line) {
+        return line.starts_with("model.converters") && line != "model.converters = []";
+    });
+    const auto set = [&](const std::string& option, const auto& value) {
+        settings.push_back(fmt::format("{} = {}", option, value));
+    };
+    const std::string dtype = asked.dtype.empty() && !asked.training_windows ? "bfloat16" : asked.dtype;
+    if (!dtype.empty()) {
+        // weights in 8 bits are made from those in float32
+        set("training.dtype", toml_of(in_8_bits ? "float32" : dtype));
+        set("training.mixed_precision_param", toml_of(dtype == "float64" ? "float32" : dtype));
+    }
+    // enough for every schedule, whose micro-batches nobody computes
+    set("training.local_batch_size", 2 * machine.parallelism.pipeline_parallel_degree *
+                                         machine.parallelism.pipeline_parallel_microbatch_size);
+    set("validation.enable", true);
+    if (!asked.training_windows) {
+        set("training.document_mask", masks);
+        set("training.seq_len", row_length);
+        set("validation.seq_len", row_length);
+        set("validation.local_batch_size", asked.batch);
+    }
+    return with_settings(machine, rules, settings);
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint says of its run, and the deck of an evaluation of it.
+#pragma once
+
+#include "asked.hpp"
+#include "coeus/comm/communicator.hpp"
+#include "coeus/config/deck_rules.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace coeus::apps {
+
+struct Weights {
+    std::string path;
+    int64_t step = 0, last_step = 0;  ///< of the checkpoint, and of its run
+    std::vector<std::string> deck;    ///< settings of its deck, "key = value"; empty: a Hugging Face folder
+    std::string run_folder;           ///< "": none is known
+};
+
+/// The same on every rank; only rank 0 reads files. Collective.
+Weights weights_of(const Communicator& world, const Pretrained& source);
+
+/// A text in TOML.
+std::string toml_of(const std::string& text);
+
+/// The deck of an evaluation with rows of this length: the machine's options are those of the command line,
+/// and the run's deck says which layers are computed in 8 bits. For the windows of training it says more:
+/// types and validation.
+Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,
+                int64_t row_length, bool masks);
+
+}  // namespace coeus::apps
