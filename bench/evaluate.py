@@ -14,7 +14,6 @@ shows medians; compare ratios, not absolute figures of different days.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -38,7 +37,7 @@ def first_bytes(source, target, most):
 
 
 def coeus(options, text, ranks):
-    """Tokens per second of a whole run on `ranks` ranks, each with its part of the cores."""
+    """Seconds of a whole run on `ranks` ranks, each with half of the cores."""
     threads = max(1, options.cores // 2)
     command = ["mpirun", "-n", str(ranks), "--bind-to", "none", "--oversubscribe"] if ranks > 1 else []
     command += [options.coeus, "evaluate", options.folder, text, "--dtype", "float32",
@@ -49,7 +48,7 @@ def coeus(options, text, ranks):
     seconds = time.perf_counter() - begin
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    return seconds, done.stdout + done.stderr
+    return seconds
 
 
 class Transformers:
@@ -67,7 +66,6 @@ class Transformers:
         # equal lengths first, as lm-eval sorts them, so that little is padded
         windows.sort(key=len, reverse=True)
         self.batches = [windows[i:i + options.batch] for i in range(0, len(windows), options.batch)]
-        self.tokens = sum(len(window) - 1 for window in windows)
 
     def rate(self):
         torch = self.torch
@@ -79,7 +77,7 @@ class Transformers:
                 labels = torch.tensor([window[1:] + [-100] * (longest - len(window) + 1) for window in batch])
                 logits = self.model(rows).logits.float()
                 torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").sum().item()
-        return self.tokens / (time.perf_counter() - begin)
+        return self.options.transformers_mb * 1e3 / (time.perf_counter() - begin)
 
 
 def main():
@@ -107,16 +105,15 @@ def main():
         rates = {"coeus, 1 rank": [], "coeus, 2 ranks": [], "transformers": []}
         for _ in range(options.alternations):
             for ranks, name in ((1, "coeus, 1 rank"), (2, "coeus, 2 ranks")):
-                seconds, output = coeus(options, text, ranks)
-                tokens = int(re.search(r"([\d,]+) tokens in ", output).group(1).replace(",", ""))
-                rates[name].append(tokens / seconds)
+                seconds = coeus(options, text, ranks)
+                rates[name].append(options.mb * 1e3 / seconds)
             if peer:
                 rates["transformers"].append(peer.rate())
     medians = {name: statistics.median(all) for name, all in rates.items() if all}
-    print("| | tokens/s, median | of transformers | of 1 rank |\n|---|---:|---:|---:|")
+    print("| | kB of text a second, median | of transformers | of 1 rank |\n|---|---:|---:|---:|")
     for name, rate in medians.items():
         by_peer = f"{rate / medians['transformers']:.2f}" if "transformers" in medians else ""
-        print(f"| {name} | {rate:,.0f} | {by_peer} | {rate / medians['coeus, 1 rank']:.2f} |")
+        print(f"| {name} | {rate:,.1f} | {by_peer} | {rate / medians['coeus, 1 rank']:.2f} |")
 
 
 if __name__ == "__main__":

@@ -166,24 +166,25 @@ TrainingData::Files open(const Words& paths, const char* option, bool separate, 
                          const Config& config, int64_t vocab, const fs::path& cache_folder,
                          const Communicator& world, int threads, TokenizerFacts& facts, Words& names) {
     TrainingData::Files files;
-    Words found;  // path and layout of each
+    Words found;  // path, layout and name of each
     on_first_rank(world, [&] {
         const std::vector<Source> sources = sources_of(paths, option, separate);
-        names = names_of(sources);
-        for (const Source& source : sources) {
-            const fs::path path = token_file(source, text, config, vocab, cache_folder, threads);
+        const Words short_names = names_of(sources);
+        for (size_t i = 0; i < sources.size(); ++i) {
+            const fs::path path = token_file(sources[i], text, config, vocab, cache_folder, threads);
             TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
             if (const std::string line = divide(file, config, threads); !line.empty()) log::info("{}", line);
             compare_tokenizer(file, config.model.tokenizer(), vocab, facts);
-            found.insert(found.end(), {path.string(), file.layout().text()});
+            found.insert(found.end(), {path.string(), file.layout().text(), short_names[i]});
         }
     });
     found = broadcast_texts(world, found);
-    names = broadcast_texts(world, names);
+    names.clear();
+    for (size_t i = 0; i < found.size(); i += 3) names.push_back(found[i + 2]);
     together(world, [&] {
         if (world.rank() == 0) return;
-        for (size_t i = 0; i < found.size(); i += 2)
+        for (size_t i = 0; i < found.size(); i += 3)
             files.push_back(std::make_unique<TokenFile>(found[i], TokenFile::Layout::of_text(found[i + 1])));
     });
     return files;
