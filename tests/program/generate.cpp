@@ -3,6 +3,8 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
+#include <sstream>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -120,6 +122,70 @@ TEST_CASE("prompts of a file are continued in order, in batches of any size") {
     CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));
 }
 
+TEST_CASE("types, and texts as JSON lines") {
+    const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=30", "--stop=."};
+    const std::string text = written(greedy);
+    for (const char* type : {"float32", "float64", "bfloat16"})
+        CHECK(written(greedy + Arguments{"--dtype", type}) == text);
+    const auto cache_of = [&](const char* type) {
+        const std::string stats = written(greedy + Arguments{"--stats", "--dtype", type});
+        const size_t at = stats.find("key/value cache") + 15;
+        return std::stod(stats.substr(at, stats.find('B', at) - at));
+    };
+    CHECK(cache_of("float64") == 2 * cache_of("float32"));
+    CHECK(cache_of("float32") == 2 * cache_of("bfloat16"));
+
+    write_file(trained().path("lines.txt"), "The dog\nand the cat\nThe\n");
+    const fs::path output = trained().path("lines.jsonl");
+    const std::string lines = written({"--prompts", trained().path("lines.txt"), "--temperature=0",
+                                       "--length=40", "--stop=.", "--json", "--output", output});
+    CHECK(lines == read_file(output));
+    CHECK(count_of("\n", lines) == 3);
+    CHECK_THAT(lines,
+               Catch::StartsWith(R"({"prompt":"The dog","text":" sat on the mat, and the cat sat on the )"
+                                 R"(log","finish":"stop","prompt_tokens":)"));
+}
+
+TEST_CASE("ranks of mpirun write the same texts together, and rank 0 prints them") {
+    write_file(trained().path("ranks.txt"), "The dog\nand the cat\nThe\non the\nThe cat\n");
+    const Arguments all = {"--prompts",  trained().path("ranks.txt"), "--length=40",
+                           "--seed=4",   "--dtype=float64",           "--stop=.",
+                           "--threads=1"};
+    const std::string text = written(all);
+    const auto on_ranks = [&](const Arguments& more, int ranks) {
+        return run_coeus(Arguments{"generate", "--checkpoint", trained().run().string()} + all + more, ranks);
+    };
+    const std::string degree = "--parallelism.";
+    for (const char* axis :
+         {"tensor_parallel_degree=2", "pipeline_parallel_degree=2", "data_parallel_replicate_degree=2"}) {
+        const Outcome outcome = on_ranks({degree + axis}, 2);
+        CAPTURE(axis);
+        CHECK(outcome.exit_code == 0);
+        CHECK(outcome.output == text);
+    }
+    const fs::path output = trained().path("ranks.jsonl");
+    const Outcome sharded = on_ranks({"--json", "--stats", "--output", output.string()}, 2);
+    INFO(sharded.output);
+    CHECK(sharded.exit_code == 0);
+    CHECK_THAT(sharded.output, Contains(", dp_shard 2\n") && Contains("gathered weights"));
+    std::istringstream lines(read_file(output));
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) CHECK_THAT(sharded.output, Contains(line));
+    CHECK(count == 5);
+
+    const auto error = [&](const Arguments& more, const std::string& message) {
+        const Outcome outcome = on_ranks(more, 2);
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 2);
+        CHECK(count_of(" - error - ", outcome.output) == 1);
+        CHECK_THAT(outcome.output, Contains(message));
+    };
+    error({degree + "tensor_parallel_degree=3"},
+          "tensor_parallel_degree = 3: 2 ranks are not a multiple of 3; start 3 ranks");
+    error({degree + "expert_parallel_degree=2"}, "has no experts; set it to 1");
+    error({"--output", trained().path("no/such/folder.jsonl").string()}, "cannot write: No such file");
+}
+
 TEST_CASE("the name of a file of prompts, not its first line, decides whether it is JSON lines") {
     write_file(trained().path("brace.txt"), "\xEF\xBB\xBF{\"prompt\": \"The\"}\n{ The dog\n");
     const std::string plain =
@@ -190,6 +256,17 @@ TEST_CASE("generate reports what is wrong") {
                  "--batch must be a whole number of at least 1 and at most 16, but is \"17\"");
     expect_error(all.run(), {"--device=gpu"},
                  "--device must be one of auto, cuda, cpu, but is \"gpu\"; did you mean cuda?");
+    expect_error(all.run(), {"--dtype=float16"},
+                 "--dtype must be one of float32, bfloat16, float64, but is \"float16\"; did you mean ");
+    expect_error(all.run(), {"--dtype=float64", "--device=cuda"},
+                 "--dtype=float64: works only on CPUs; set --device=cpu, or --dtype=float32");
+    expect_error(all.run(), {"--parallelism.tensor_parallel_degree=2"},
+                 "tensor_parallel_degree = 2: 1 rank is not a multiple of 2; start 2 ranks");
+    expect_error(all.run(), {"--parallelism.pipeline_parallel_degree=0"},
+                 "--parallelism.pipeline_parallel_degree must be a whole number of at least 1");
+    expect_error(all.run(), {"--parallelism.tensor_parallel=2"},
+                 "coeus generate: unknown option --parallelism.tensor_parallel; did you mean "
+                 "--parallelism.tensor_parallel_degree?");
     expect_error(all.run(), {"--device=cuda"}, "--device=cuda: ");  // without CUDA, or without a driver
     expect_error(all.run(), {"--prompt=a", "--prompts", all.path("text.txt")},
                  "coeus generate: --prompt and --prompts cannot be used together");
