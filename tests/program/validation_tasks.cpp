@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// validation.tasks: the metrics that a run writes are those of `coeus evaluate` of its checkpoint, on any mesh.
+// validation.tasks: the metrics that a run writes are those of `coeus evaluate` of its checkpoint, on any
+// mesh.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -67,9 +68,13 @@ TEST_CASE("tasks of validations: their metrics are those of coeus evaluate, on a
                "\n"
                R"({"task": "stories", "text": "The dog sat on the mat."})"
                "\n");
-    const Arguments tiny = {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288",
-                            "--training.seq_len=32", "--training.dtype=float64", "--validation.enable",
-                            "--validation.freq=4", steps(4)};
+    const Arguments tiny = {"--model.hf_assets_path=" + path("tokenizer"),
+                            "--model.vocab_size=288",
+                            "--training.seq_len=32",
+                            "--training.dtype=float64",
+                            "--validation.enable",
+                            "--validation.freq=4",
+                            steps(4)};
     const Arguments tasks = {"--validation.tasks=" + path("animals.jsonl"), "--training.document_mask"};
 
     train_tiny(path("one"), path("text.txt"), tiny + tasks + Arguments{"--checkpoint.enable"});
@@ -88,15 +93,14 @@ TEST_CASE("tasks of validations: their metrics are those of coeus evaluate, on a
 
     // without document masks each request has its own row
     train_tiny(path("two"), path("text.txt"),
-               tiny + Arguments{tasks[0], "--parallelism.tensor_parallel_degree=2",
-                                "--training.global_batch_size=1"},
-               2);
-    train_tiny(path("as_two"), path("text.txt"), tiny + Arguments{tasks[0], "--training.global_batch_size=1"});
+               tiny + Arguments{tasks[0], "--parallelism.tensor_parallel_degree=2"}, 2);
+    train_tiny(path("as_two"), path("text.txt"), tiny + Arguments{tasks[0]});
     check_equal(values_in_metrics(path("two"), 4), values_in_metrics(path("as_two"), 4));
 
     const Outcome report = run_coeus({"report", path("one"), "--output", path("report.html"), "--force"});
     CHECK(report.exit_code == 0);
-    CHECK_THAT(read_file(path("report.html")), Contains("Accuracy on animals") && Contains("Loss of stories"));
+    CHECK_THAT(read_file(path("report.html")),
+               Contains("Accuracy on animals") && Contains("Loss of stories"));
 }
 
 TEST_CASE("tasks of validations: what evaluate would refuse is refused at the start and by a dry run") {
@@ -108,7 +112,8 @@ TEST_CASE("tasks of validations: what evaluate would refuse is refused at the st
     write_file(path("bad.jsonl"), R"({"question": "x"})");
     REQUIRE(run_coeus({"tokenizer", path("text.txt"), "--vocab_size=270", "--output", path("tokenizer")})
                 .exit_code == 0);
-    const Arguments tiny = {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(1)};
+    const Arguments tiny = {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288",
+                            steps(1)};
     const auto refuse = [&](const Arguments& more, const std::string& message) {
         for (const Arguments& dry : {Arguments{}, Arguments{"--dry_run"}}) {
             const Outcome run = run_coeus(tiny_run(path("run"), path("text.txt"), tiny + more + dry));
