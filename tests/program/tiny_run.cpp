@@ -129,7 +129,7 @@ MetricLines read_metrics(const fs::path& dump_folder) {
             lines.events.push_back({.step = line.integer("step"),
                                     .event = line.string("event"),
                                     .action = line.string("action"),
-                                    .text = text});
+                                    .text = text.substr(0, text.find(",\"time\":"))});
         else if (line.contains("validation_loss")) {
             ValidationLine& validation =
                 lines.validations.emplace_back(ValidationLine{.step = line.integer("step"),

@@ -89,7 +89,7 @@ struct CheckpointLine {
 /// A line written by a guard.
 struct EventLine {
     int64_t step = 0;
-    std::string event, action, text;  ///< text: the whole line
+    std::string event, action, text;  ///< text: the line without its times
 };
 struct MetricLines {
     std::vector<StepLine> steps;
