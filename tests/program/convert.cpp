@@ -399,7 +399,8 @@ TEST_CASE("convert: an impossible conversion is reported, and leaves no files") 
         CHECK_FALSE(fs::exists(target.string() + ending));
     }
     refuses(folder / "no.h5", target, {}, "no.h5: this file or folder does not exist");
-    refuses(folder / "tokens.h5", target, {}, "is an HDF5 file, but not a checkpoint of Coeus");
+    refuses(folder / "tokens.h5", target, {},
+            "a token file becomes a token file (a name that ends with .h5)");
     refuses(whole, target, {"--dtype", "int8"}, "--dtype int8: must be float32, bfloat16 or float16");
     refuses(whole, target.string() + ".h5", {"--dtype", "float16"},
             "--dtype float16: the optimizer's moments do not fit into its range");

@@ -137,7 +137,7 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                                               .tokens = line.integer("validation_tokens")});
             constexpr std::string_view of_source = "validation_loss/";
             for (const auto& [field, value] : line.items())
-                if (field.starts_with(of_source))
+                if (field.starts_with(of_source) && !value.is_null())
                     validation.losses[std::string(field.substr(of_source.size()))] = value.number();
         } else if (line.contains("checkpoint_step"))
             lines.checkpoints.push_back({.step = line.integer("checkpoint_step"),
