@@ -41,7 +41,7 @@ DecoderConfig model_of(const JsonDocument& document) {
 bool GoldenEvaluation::fits(const fs::path& file, const MeshShape& mesh) {
     const DecoderConfig model = model_of(JsonDocument::read(file));
     return mesh.pp <= model.layers &&
-           ModelConfig(model)->refusal({.tensor = mesh.tp, .context = mesh.cp}).empty();
+           ModelConfig(model)->refusal({.tensor = mesh.tp, .context = mesh.cp, .expert = mesh.ep}).empty();
 }
 
 GoldenEvaluation::GoldenEvaluation(const fs::path& file, const Mesh& mesh)

@@ -49,14 +49,19 @@ TEST_CASE("evaluate: every mesh gives the scores of lm-evaluation-harness") {
     const std::vector<fs::path> files = golden_evaluations();
     size_t next = 0;
     unsigned axes = 0;  // that were compared
+    bool experts = false;
     // each mesh with the next model that it can divide
-    for (const MeshShape& shape : meshes_of(ranks, {axis::pp, axis::dp_shard, axis::cp, axis::tp})) {
+    std::vector<MeshShape> shapes = meshes_of(ranks, {axis::pp, axis::dp_shard, axis::cp, axis::tp});
+    shapes.push_back({.dp_shard = ranks, .ep = 2});
+    for (const MeshShape& shape : shapes) {
         size_t tried = 0;
         while (tried < files.size() && !GoldenEvaluation::fits(files[next++ % files.size()], shape)) ++tried;
         if (tried == files.size()) continue;  // such as four ranks for two heads of keys
         compare_on(shape, files[(next - 1) % files.size()]);
         for (const Axis axis : all_axes)
             if (shape.degree(axis) > 1) axes |= axis;
+        experts = experts || shape.ep > 1;
     }
+    CHECK(experts);
     CHECK(axes == (axis::pp | axis::dp_shard | axis::cp | axis::tp));
 }
