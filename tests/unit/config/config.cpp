@@ -323,10 +323,7 @@ TEST_CASE("rules that concern several options") {
     // if an option is given twice, the last one counts
     CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));
     CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("contains an empty path"));
-    CHECK_THAT(
-        error_of({"--training.bos_id=1", "--training.eos_id=2"}),
-        Contains("training.bos_id = 1, training.eos_id = 2: a document begins with the one or ends with the "
-                 "other; give one of them"));
+    CHECK_THAT(error_of({"--training.bos_id=1", "--training.eos_id=2"}), Contains("; give one of them"));
     CHECK_THAT(error_of({"--training.bos_id=2147483648"}),
                Contains("training.bos_id = 2147483648: must be below 2^31, as all ids"));
     CHECK_THAT(error_of({"--training.text_field="}),
