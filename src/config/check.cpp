@@ -184,6 +184,9 @@ void check_training(Errors& errors, const Config& config) {
         "training.bos_id = {}, training.eos_id = {}: a document begins with the one or ends with the "
         "other; give one of them",
         training.bos_id.value_or(0), training.eos_id.value_or(0));
+    for (const auto& [name, id] : {std::pair("bos_id", training.bos_id), {"eos_id", training.eos_id}})
+        errors.demand(id.value_or(0) <= INT32_MAX, "training.{} = {}: must be below 2^31, as all ids", name,
+                      id.value_or(0));
     for (const auto& [name, field] :
          {std::pair("training", &training.text_field), {"validation", &config.validation.text_field}})
         errors.demand(!field->empty(), "{}.text_field: is empty; it is the name of a field, such as \"text\"",

@@ -113,7 +113,9 @@ TokenFile::Layout TokenFile::Layout::of_text(const std::string& text) {
 
 int64_t TokenFile::num_documents() const {
     if (lists_documents()) return layout_.documents.count - 1;
-    return layout_.separator ? layout_.separated : 1;
+    if (!layout_.separator) return 1;
+    require(layout_.separated > 0, "documents that a separator divides must be counted first");
+    return layout_.separated;
 }
 
 namespace {
@@ -240,20 +242,24 @@ void TokenFile::for_each_border(int64_t first, int64_t last, const Visit& visit)
                        });
 }
 
-void TokenFile::divide_at(const Separator& separator, int threads) {
+void TokenFile::divide_at(const Separator& separator) {
     require(!lists_documents(), "a list of documents has precedence");
     layout_.separator = separator;
-    layout_.separated = 1 + of_all_parts(
-                                num_tokens(), threads,
-                                [&](int64_t first, int64_t count) {
-                                    int64_t borders = 0;
-                                    for_each_border(first, first + count, [&](int64_t) {
-                                        ++borders;
-                                        return true;
-                                    });
-                                    return borders;
-                                },
-                                [](int64_t a, int64_t b) { return a + b; });
+    layout_.separated = 0;
+}
+
+void TokenFile::count_documents(int threads) {
+    if (!layout_.separator) return;
+    const auto borders_in = [&](int64_t first, int64_t count) {
+        int64_t borders = 0;
+        for_each_border(first, first + count, [&](int64_t) {
+            ++borders;
+            return true;
+        });
+        return borders;
+    };
+    layout_.separated =
+        1 + of_all_parts(num_tokens(), threads, borders_in, [](int64_t a, int64_t b) { return a + b; });
 }
 
 int64_t TokenFile::document_begin(int64_t document) const {

@@ -282,7 +282,10 @@ TrainingData::TrainingData(const Config& config, const fs::path& cache_folder) {
          sources_of(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty())) {
         if (leads_to_tokens(source[0])) {
             files_.push_back(std::make_unique<TokenFile>(source[0]));
-            divide(*files_.back(), config, int(training.threads));
+            // its documents are not counted, which would read all of it
+            if (const auto found = find_separator(*files_.back(), {training.bos_id, training.eos_id},
+                                                  config.model.tokenizer()))
+                files_.back()->divide_at(found->separator);
             continue;
         }
         const Corpus corpus = text.corpus(source);

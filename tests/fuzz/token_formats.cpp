@@ -22,7 +22,10 @@ void read_input(std::string_view input) {
                                      kind == 2 ? input.substr(2, data) : input.substr(1));
     if (kind == 2) path = write_scratch("tokens.idx", input.substr(2 + data));
     TokenFile tokens(path);
-    if (!tokens.lists_documents()) tokens.divide_at({7, uint8_t(input[1]) % 2 == 0}, 1);
+    if (!tokens.lists_documents()) {
+        tokens.divide_at({7, uint8_t(input[1]) % 2 == 0});
+        tokens.count_documents(1);
+    }
     const TokenFile again(path, TokenFile::Layout::of_text(tokens.layout().text()));
     tokens.check_vocabulary(64, 1);
     for (int64_t d = 0; d < std::min<int64_t>(again.num_documents(), 50); ++d)

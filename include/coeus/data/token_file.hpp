@@ -83,9 +83,11 @@ public:
     /// Hash of the tokenizer with which the file was made; "" if the file does not contain the hash.
     const std::string& tokenizer_hash() const { return layout_.tokenizer_hash; }
 
-    /// Divides a file that has no list of its documents at an id, and counts them, which reads the whole file
-    /// with several threads (0: all).
-    void divide_at(const Separator& separator, int threads = 0);
+    /// Divides a file that has no list of its documents at an id.
+    void divide_at(const Separator& separator);
+    /// Counts the documents that a separator divides, which reads the whole file with several threads (0:
+    /// all). num_documents() needs it.
+    void count_documents(int threads = 0);
 
     /// The largest id: from the attribute max_token, or else from a scan of all tokens with several threads
     /// (0: all), done only once.

@@ -323,6 +323,11 @@ TEST_CASE("rules that concern several options") {
     // if an option is given twice, the last one counts
     CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));
     CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("contains an empty path"));
+    CHECK_THAT(error_of({"--training.bos_id=1", "--training.eos_id=2"}), Contains("; give one of them"));
+    CHECK_THAT(error_of({"--training.bos_id=2147483648"}),
+               Contains("training.bos_id = 2147483648: must be below 2^31, as all ids"));
+    CHECK_THAT(error_of({"--training.text_field="}),
+               Contains("training.text_field: is empty; it is the name of a field, such as \"text\""));
     CHECK_THAT(error_of({"--checkpoint.initial_load_in_hf", "--checkpoint.no_initial_load_model_only"}),
                Contains("contains only a model"));
     CHECK_THAT(error_of({"--dry_run", "--checkpoint.initial_load_in_hf_quantized"}),

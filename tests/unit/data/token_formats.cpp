@@ -141,9 +141,19 @@ TEST_CASE("token formats: NumPy's arrays of every integer that ids can be") {
 TEST_CASE("token formats: an id divides documents, at their beginning or their end") {
     //                                   0  1  2  3  4  5  6  7
     const std::vector<uint16_t> tokens = {9, 1, 2, 9, 9, 3, 4, 9};
+    // what a sample's mask gets: windows of 4 tokens
+    const auto starts_of = [](const TokenFile& file, int64_t i) {
+        std::vector<int32_t> inputs(3), labels(3), starts(3);
+        Sampler(file, {.seq_len = 3}).sample(i, inputs, labels, starts);
+        return starts;
+    };
     TokenFile begins(put_file("d.npy", numpy("<u2", "(8,)", bytes_of(tokens)))), ends(formats() / "d.npy");
-    begins.divide_at({9, true}, 2);
-    ends.divide_at({9, false}, 2);
+    begins.divide_at({9, true});
+    ends.divide_at({9, false});
+    CHECK(starts_of(ends, 1) == std::vector<int32_t>{0, 1, 1});  // before they are counted
+    CHECK_THROWS_AS(ends.num_documents(), LogicError);
+    begins.count_documents(2);
+    ends.count_documents(2);
     CHECK(begins.num_documents() == 4);
     CHECK(begins.document_bounds(0, 3) == std::vector<int64_t>{0, 3, 4, 7, 8});
     CHECK(ends.num_documents() == 4);
@@ -161,12 +171,6 @@ TEST_CASE("token formats: an id divides documents, at their beginning or their e
         CHECK(other.num_documents() == 4);
         CHECK(other.document_bounds(0, 3) == bounds);
     }
-    // what a sample's mask gets: windows of 4 tokens
-    const auto starts_of = [](const TokenFile& file, int64_t i) {
-        std::vector<int32_t> inputs(3), labels(3), starts(3);
-        Sampler(file, {.seq_len = 3}).sample(i, inputs, labels, starts);
-        return starts;
-    };
     CHECK(starts_of(begins, 0) == std::vector<int32_t>{0, 0, 0});
     CHECK(starts_of(begins, 1) == std::vector<int32_t>{0, 0, 0});
     CHECK(starts_of(ends, 0) == std::vector<int32_t>{0, 1, 1});
