@@ -66,7 +66,8 @@ void scale_sums(Exec& exec, Tensor d, Tensor sums, float factor, Tensor c) {
 void multiply_values(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth,
                      float factor, bool sums_need_memory) {
     if (!sums_need_memory) return Cpu::gemm(exec, d, a, b, c);
-    const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16);
+    // thin products add in the same order with and without a factor, so kept operands change no bit
+    const bool is_fast = depth > 0 && onednn_is_fast(Dtype::bf16) && !workspace::is_thin(d, a, b);
     if (is_fast && onednn_gemm(exec, d, a, b, c, depth, factor)) return;
     const workspace::ProductChunk part_of_d = chunk_of_sums(d.rows(), d.cols());
     for_chunks(d.cols(), part_of_d.columns, [&](int64_t column, int64_t n) {
