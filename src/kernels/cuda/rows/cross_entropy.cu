@@ -30,7 +30,7 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
 }
 
 template <class T>
-__global__ void largest_of_rows_kernel(Rows<Acc<T>> largest, Rows<const T> logits, int64_t width) {
+__global__ void largest_logits_kernel(Rows<Acc<T>> largest, Rows<const T> logits, int64_t width) {
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x;
     const Acc<T> found = largest_of_row(team, logits[t], width);
@@ -107,7 +107,7 @@ void Cuda::largest_of_rows(Exec& exec, Tensor largest, Tensor logits) {
     require(largest.count() == logits.rows(), "largest of rows: needs one result for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         launch(exec, "largest_of_rows", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
-               largest_of_rows_kernel<T>, rows_of<Acc<T>>(largest), rows_of<const T>(logits), logits.cols());
+               largest_logits_kernel<T>, rows_of<Acc<T>>(largest), rows_of<const T>(logits), logits.cols());
     });
 }
 
