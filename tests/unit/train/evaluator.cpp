@@ -29,11 +29,11 @@ Config config_with(int64_t sequences, int64_t steps, bool document_mask = false)
 
 ValidationMetrics validate(const SampleStream& sampler, const Config& config,
                            const std::vector<std::string>& sources = {}) {
-    Engine engine(tiny_config(), {.types = {.master = Dtype::f64, .compute = Dtype::f64},
-                                  .training = {.sequences = 1, .seq_len = window_tokens},
-                                  .validation = {.sequences = config.validation.local_batch_size,
-                                                 .seq_len = window_tokens},
-                                  .scores_tokens = !sources.empty()});
+    Engine engine(tiny_config(),
+                  {.types = {.master = Dtype::f64, .compute = Dtype::f64},
+                   .training = {.sequences = 1, .seq_len = window_tokens},
+                   .validation = {.sequences = config.validation.local_batch_size, .seq_len = window_tokens},
+                   .scores_tokens = !sources.empty()});
     engine.allocate();
     engine.model().parameters().initialise(5, 1);
     engine.renew_weights();
