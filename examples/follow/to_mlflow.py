@@ -17,10 +17,13 @@ while True:
     place, line = (file.tell(), file.readline()) if file else (0, "")
     if line.endswith("\n"):
         values = json.loads(line)
-        if values["time"] > state["time"]:
-            numbers = {key: value for key, value in values.items() if isinstance(value, (int, float))}
+        when = values.get("time", 0)  # versions before 0.3 wrote none
+        if when > state["time"] or when == state["time"] == 0:
+            group = f"tasks/{values['task']}/" if "task" in values else ""
+            numbers = {key if key in ("step", "time", "run_s") else group + key: value
+                       for key, value in values.items() if isinstance(value, (int, float))}
             mlflow.log_metrics(numbers, step=values["step"])
-            state["time"] = values["time"]
+            state["time"] = when
             part.write_text(json.dumps(state))
             part.replace(memory)
         continue

@@ -18,9 +18,13 @@ while True:
     place, line = (file.tell(), file.readline()) if file else (0, "")
     if line.endswith("\n"):
         values = json.loads(line)
-        if values["time"] > state["time"]:
-            run.log({key: value for key, value in values.items() if isinstance(value, (int, float))})
-            state["time"] = values["time"]
+        when = values.get("time", 0)  # versions before 0.3 wrote none
+        if when > state["time"] or when == state["time"] == 0:
+            group = f"tasks/{values['task']}/" if "task" in values else ""
+            numbers = {key if key in ("step", "time", "run_s") else group + key: value
+                       for key, value in values.items() if isinstance(value, (int, float))}
+            run.log(numbers)
+            state["time"] = when
             part.write_text(json.dumps(state))
             part.replace(memory)
         continue

@@ -74,16 +74,23 @@ Tokenizer tokenizer_for(const Config& config, int64_t vocab) {
     return tokenizer;
 }
 
-// "web" for data/web.jsonl and for data/web/; the whole path if another source has this name.
+// "web" for data/web.jsonl and for data/web/, "web+code" for two paths; the whole paths if another source has
+// this name.
 Words names_of(const std::vector<Source>& sources) {
     Words names;
     for (const Source& source : sources) {
-        const fs::path& path = source[0];
-        names.push_back((path.has_filename() ? path : path.parent_path()).stem().string());
+        Words parts;
+        for (const fs::path& path : source)
+            parts.push_back((path.has_filename() ? path : path.parent_path()).stem().string());
+        names.push_back(join(parts, "+"));
     }
     const Words short_names = names;
     for (size_t i = 0; i < names.size(); ++i)
-        if (std::ranges::count(short_names, short_names[i]) > 1) names[i] = sources[i][0].string();
+        if (std::ranges::count(short_names, short_names[i]) > 1) {
+            Words parts;
+            for (const fs::path& path : sources[i]) parts.push_back(path.string());
+            names[i] = join(parts, "+");
+        }
     const Words paths = names;
     for (size_t i = 0; i < names.size(); ++i)  // of a path that is given twice
         if (const auto before = std::count(paths.begin(), paths.begin() + int64_t(i), paths[i]); before > 0)

@@ -107,10 +107,10 @@ TEST_CASE("program: a token file becomes text again, and Megatron-LM's pair and 
     CHECK(differing_arrays(words.folder / "x.h5", words.folder / "y.h5").empty());
     CHECK_THAT(words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--output=y.jsonl"}),
                Contains("y.jsonl already exists; --force replaces it"));
-    CHECK_THAT(
-        words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--documents=2-1"}),
-        Contains(
-            "--documents 2-1: must be a number, or two as in 10-20, of which the second is not smaller"));
+    for (const std::string range : {"2-1", "1-", "-1", "1-2-3", "1-99999999999999999999", "x"})
+        CHECK_THAT(words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--documents=" + range}),
+                   Contains("--documents " + range +
+                            ": must be a number, or two as in 10-20, of which the second is not smaller"));
     CHECK_THAT(words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--bos_id=1", "--eos_id=2"}),
                Contains("--bos_id 1 --eos_id 2: a document begins with the one or ends with the other"));
     CHECK_THAT(words.refusal({"detokenize", "x.h5", "y.h5", "--tokenizer=tok"}),

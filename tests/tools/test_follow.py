@@ -113,7 +113,20 @@ class Follow(unittest.TestCase):
         run.append(line(3, 1013, loss=6.125))
         run.start("project")
         self.assertEqual(run.wait_for(6), [1, 1, 2, 3, 2, 3])
+        # a task's values are not those of the training
+        run.append(line(3, 1014, task="hellaswag", acc=0.25, loss=2.5))
+        self.assertEqual(run.wait_for(7)[-1], 3)
+        self.assertEqual(run.recorded("log")[-1][1],
+                         {"step": 3, "tasks/hellaswag/acc": 0.25, "tasks/hellaswag/loss": 2.5, "time": 1014,
+                          "run_s": 14})
         return run
+
+    def test_lines_of_earlier_versions_have_no_time(self):
+        run = Followed("wandb")
+        self.addCleanup(run.close)
+        run.append('{"step": 1, "loss": 8}\n' + line(2, 1002, loss=7))
+        run.start()
+        self.assertEqual(run.wait_for(2), [1, 2])
 
     def test_wandb(self):
         run = self.follow("wandb")

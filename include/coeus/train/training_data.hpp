@@ -53,8 +53,8 @@ public:
     void set_shuffled(bool shuffled);
     /// Null if validation is off.
     const SampleStream* validation() const { return validation_ ? &*validation_ : nullptr; }
-    /// A name for each source of the validation data: its file's name without extension, or its whole path if
-    /// another source has this name. Empty without validation.per_dataset.
+    /// A name for each source of the validation data: its files' names without extension, or their whole
+    /// paths if another source has this name. Empty without validation.per_dataset.
     const std::vector<std::string>& validation_names() const { return validation_names_; }
     /// Epochs of each source of the training data in `samples` samples: "2.50 epochs of a.h5, 0.40 epochs of
     /// b.h5"; "" if no source is read more than once.
