@@ -84,7 +84,7 @@ Detokenized detokenize(const TokenFile& file, const Tokenizer& tokenizer, const 
             for (int64_t d = i * documents_at_a_time; d < end; ++d) line_of(d, ids, lines);
             return lines;
         },
-        [&](int64_t, Lines lines) {
+        [&](int64_t, const Lines& lines) {
             done.special_left_out += lines.special;
             write(lines.text);
         });

@@ -125,7 +125,7 @@ void check_bounds(const RawFile& index, int64_t offset, int64_t bounds, int64_t 
 std::string_view value_in(std::string_view dictionary, std::string_view key) {
     const size_t at = dictionary.find(key);
     const size_t colon = at == dictionary.npos ? at : dictionary.find(':', at);
-    const size_t begin = colon == dictionary.npos ? colon : dictionary.find_first_not_of(" ", colon + 1);
+    const size_t begin = colon == dictionary.npos ? colon : dictionary.find_first_not_of(' ', colon + 1);
     return begin == dictionary.npos ? std::string_view() : dictionary.substr(begin);
 }
 

@@ -149,7 +149,7 @@ std::optional<MeasuredBackward> measured_backward(Exec& exec, const AttentionCal
         return MeasuredBackward{*choice == cuda::by_own, "as kept in " + cache.path_of(problem)};
     };
     const std::optional<cuda::KeptAlgorithm> kept = cache.find(problem);
-    if (const auto choice = as_kept(kept)) return choice;
+    if (auto choice = as_kept(kept)) return choice;
     if (kept) cache.reject(problem, "it does not name a backward");
     if (exec.workspace.bytes() < cuda::workspace::own_attention_backward(call.dq, call.shape, false))
         return std::nullopt;
