@@ -44,7 +44,8 @@ std::vector<Option> job_options() {
             COEUS_FIELD(kernels.autotune_recheck), to_nothing,
             "Time every kept algorithm again when its product is first used, against cuBLASLt's first "
             "suggestion, on one rank of each pipeline stage. If it takes 5 % longer, a warning says so, and "
-            "it is used nevertheless. `false`: only those that were timed more than 30 days ago"),
+            "it is used nevertheless. `false`: only those that were timed more than 30 days ago. Kept choices "
+            "of attention's gradients (`kernels.attention`) are not timed again"),
         works(COEUS_FIELD(kernels.sm_margin), to_run,
               "On a GPU: number of multiprocessors that cuBLASLt's products leave free for NCCL, if "
               "parameters are divided (dp_shard x cp > 1), so that products run beside NCCL's operations")
@@ -58,8 +59,7 @@ std::vector<Option> job_options() {
             "those of Coeus that every GPU has. `cudnn`: cuDNN's in the cases that it supports (bfloat16, no "
             "mask but the causal one), else `own`. `cudnn_forward`: as `cudnn`, but gradients as `own`, "
             "which saves cuDNN's workspace. `auto`: `cudnn` if cuDNN is found, but on Hopper the faster of "
-            "its "
-            "gradients and those of `own`, which rank 0 measures once for each shape and keeps (see "
+            "its gradients and those of `own`, which rank 0 measures once for each shape and keeps (see "
             "`kernels.autotune`)")
             .one_of({"auto", "own", "mma", "cudnn", "cudnn_forward"}),
         works(COEUS_FIELD(kernels.deterministic), to_run,

@@ -138,8 +138,8 @@ void Scoring::add(size_t window, const TokenScores& scores, size_t first) {
     }
 }
 
-// The same number of calls on every rank, since the layers communicate; a rank with no row left evaluates one
-// without labels.
+// The same number of calls on every rank, and of rows in each, since the layers communicate and the room for
+// experts' rows is a multiple of a rank's own; a rank that has fewer left adds rows without labels.
 bool Scoring::run(Engine& engine, FunctionRef<bool()> goes_on) {
     const Communicator& data_ranks = engine.mesh()[axis::dp];
     const int64_t ranks = data_ranks.size(), length = options_.row_length;
@@ -152,16 +152,18 @@ bool Scoring::run(Engine& engine, FunctionRef<bool()> goes_on) {
     size_t next = size_t(data_ranks.rank());
     for (int64_t call = 0; call < calls; ++call) {
         if (!goes_on()) return false;
+        const int64_t left = rows() - call * options_.sequences * ranks,
+                      count = std::min(options_.sequences, div_ceil(left, ranks));
         std::vector<const PackedRow*> filled;
-        for (; int64_t(filled.size()) < options_.sequences && next < rows_.size(); next += size_t(ranks)) {
+        for (; int64_t(filled.size()) < count && next < rows_.size(); next += size_t(ranks)) {
             fill(rows_[next], filled.size());
             filled.push_back(&rows_[next]);
         }
-        if (filled.empty()) fill({}, 0);
+        for (int64_t number = int64_t(filled.size()); number < count; ++number) fill({}, size_t(number));
         SampleRows batch = {
             .sequences = options_.sequences, .seq_len = length, .tokens = tokens_, .labels = labels_};
         if (!options_.one_in_a_row) batch.document_start = document_start_;
-        engine.evaluate(batch.slice(0, std::max<int64_t>(1, int64_t(filled.size()))), scores);
+        engine.evaluate(batch.slice(0, count), scores);
         for (size_t number = 0; number < filled.size(); ++number)
             for (const Placed& placed : *filled[number])
                 add(placed.window, scores, number * size_t(length) + size_t(placed.first));

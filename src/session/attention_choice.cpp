@@ -70,22 +70,24 @@ Direction choose(const Communicator& world, Exec& exec, const std::vector<Attent
     return {on_some_rank(by_cudnn), on_some_rank(by_own), why};
 }
 
-// Rank 0 measures its calls, and all ranks take its choices. Calls that it does not have are computed as its
-// first one. The choices travel as pairs of texts: the call, and why our own kernels compute it, "" if cuDNN
-// does.
+// Rank 0 measures its calls, and all ranks take its choices. What it cannot measure is computed by cuDNN.
+// Calls that it does not have are computed as its first one. The choices travel as pairs of texts: the call,
+// and why our own kernels compute it, "" if cuDNN does.
 void take_faster_backwards(const Communicator& world, Exec& exec, const std::vector<AttentionCall>& calls,
                            AttentionReport& report) {
     std::vector<std::string> choices;
     together(world, [&] {
         if (world.rank() != 0) return;
-        for (const AttentionCall& call : calls)
-            if (const auto measured = measured_backward(exec, call)) {
-                choices.push_back(call.text());
-                choices.push_back(measured->is_own ? "faster than cuDNN's, " + measured->text : "");
+        for (const AttentionCall& call : calls) {
+            if (!has_two_backwards(exec, call)) continue;
+            const auto measured = measured_backward(exec, call);
+            const bool is_own = measured && measured->is_own;
+            choices.push_back(call.text());
+            choices.push_back(is_own ? "faster than cuDNN's, " + measured->text : "");
+            if (measured)
                 report.details.push_back(fmt::format("Attention of {}: {}, {}", call.text(),
-                                                     measured->is_own ? our_kernels : "cuDNN's",
-                                                     measured->text));
-            }
+                                                     is_own ? our_kernels : "cuDNN's", measured->text));
+        }
     });
     choices = broadcast_texts(world, choices);
     if (choices.empty()) return;
@@ -93,8 +95,9 @@ void take_faster_backwards(const Communicator& world, Exec& exec, const std::vec
         if (!has_two_backwards(exec, call)) continue;
         size_t i = 0;
         while (i < choices.size() && choices[i] != call.text()) i += 2;
-        const std::string& why = choices[i < choices.size() ? i + 1 : 1];
-        if (!why.empty()) take_own_backward(exec, call, why);
+        const bool is_known = i < choices.size();
+        const std::string& why = choices[is_known ? i + 1 : 1];
+        if (!why.empty()) take_own_backward(exec, call, is_known ? why : "as that of " + choices[0]);
     }
 }
 

@@ -66,12 +66,14 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
     SumsOfSources of_sources(sources_.size());
     TokenScores scores;
     std::vector<size_t> source_of_row(sources_.empty() ? 0 : size_t(sequences_));
-    // the same number of calls on every rank, since the layers communicate; a rank with no sample left
-    // evaluates one without labels
+    // the same number of calls on every rank, and of rows in each, since the layers communicate and the room
+    // for experts' rows is a multiple of a rank's own; a rank that has fewer samples left adds rows without
+    // labels
     const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
     int64_t sample = data_ranks.rank();
     for (int64_t call = 0; call < calls; ++call) {
         if (!goes_on()) return std::nullopt;
+        const int64_t left = samples - call * batch, count = std::min(sequences_, div_ceil(left, ranks));
         int64_t filled = 0;
         const auto row = [&](std::vector<int32_t>& buffer) {
             return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
@@ -81,19 +83,18 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
                                     std::source_location::current());
             return stream_.sample(which, row(tokens_), row(labels_), row(document_start_));
         };
-        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) {
+        for (; filled < count && sample < samples; ++filled, sample += ranks) {
             valid += read(sample);
             if (!sources_.empty()) source_of_row[size_t(filled)] = stream_.last_source();
         }
-        if (filled == 0) {
+        for (; filled < count; ++filled) {
             read(0);
             std::ranges::fill(row(labels_), ignored_label);
-            filled = 1;
         }
         SampleRows samples_read = {
             .sequences = sequences_, .seq_len = seq_len, .tokens = tokens_, .labels = labels_};
         if (document_mask_) samples_read.document_start = document_start_;
-        const SampleRows rows = samples_read.slice(0, filled);
+        const SampleRows rows = samples_read.slice(0, count);
         if (sources_.empty()) {
             loss += engine.evaluate(rows);
         } else {

@@ -35,6 +35,20 @@ TEST_CASE("waiting threads sleep soon: the program is executed once more, with t
     CHECK(message(output) == message(start_with("OMP_WAIT_POLICY=passive")));
 }
 
+// Then the system would execute the loader again, without the program.
+TEST_CASE("waiting threads of a program that the loader was started with are left as they are") {
+    std::string loader;
+    for (const char* path : {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"})
+        if (std::filesystem::exists(path)) loader = path;
+    if (loader.empty()) return;
+    const Outcome start = run_shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose " +
+                                    loader + " '" + paths::program() + "' train 'a b' < /dev/null");
+    INFO(start.output);
+    CHECK(start.exit_code == 2);
+    CHECK(starts_in(start.output) == 1);
+    CHECK_THAT(start.output, Contains("a b"));
+}
+
 TEST_CASE("waiting threads do as the user says") {
     for (const char* choice : {"OMP_WAIT_POLICY=active", "OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=77"}) {
         CAPTURE(choice);

@@ -13,8 +13,8 @@ inline constexpr int looks_before_sleep = 10000;
 /// Executes the program again, with looks_before_sleep in the environment: libgomp reads GOMP_SPINCOUNT when
 /// it is loaded, so it is too late in main(). Call it at the beginning of main(), with its argument, before
 /// threads are started and MPI is initialized. Returns if the environment has GOMP_SPINCOUNT or
-/// OMP_WAIT_POLICY, which were then chosen by the user or by an earlier call, and if the system cannot
-/// execute the program.
+/// OMP_WAIT_POLICY, which were then chosen by the user or by an earlier call, if the dynamic loader was
+/// started with the program as its argument, and if the system cannot execute the program.
 void let_waiting_threads_sleep(char** arguments);
 
 }  // namespace coeus

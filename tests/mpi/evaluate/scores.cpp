@@ -5,6 +5,7 @@
 #include "support/golden.hpp"
 #include "support/golden_evaluation.hpp"
 #include "support/mesh_run.hpp"
+#include "support/model.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;
@@ -42,6 +43,30 @@ void compare_on(const MeshShape& shape, const fs::path& file) {
     CHECK(engine.used().temporaries <= engine.layer_memory().temporaries);
 }
 
+// The scores of as many requests of one row as there are ranks, and one.
+std::vector<Score> scores_on(const Mesh& mesh, const DecoderConfig& model, int requests) {
+    Task task = {.name = "task", .file = "task.jsonl", .kind = TaskKind::continuation};
+    for (int i = 0; i < requests; ++i)
+        task.lines.push_back(
+            {.requests = {{.context = {1 + i, 2}, .continuation = {3, 4 + i, 5}, .counts = {}, .size = {}}}});
+    const ScoringOptions options = {
+        .context = 6, .stride = 6, .row_length = 6, .one_in_a_row = true, .sequences = 2};
+    Engine engine(model, {.trains = false,
+                          .types = {Dtype::f64, Dtype::f64},
+                          .validation = {.sequences = 2, .seq_len = 6},
+                          .scores_tokens = true,
+                          .mesh = mesh.shape(),
+                          .rank = mesh.world().rank(),
+                          .exchanges = {.expert_capacity = 1}});
+    engine.allocate(mesh);
+    engine.model().parameters().initialise(5, 1);
+    engine.renew_weights();
+    Scoring scoring({task}, options, mesh.world());
+    CHECK(scoring.rows() == requests);
+    scoring.run(engine);
+    return scoring.scores();
+}
+
 }  // namespace
 
 TEST_CASE("evaluate: every mesh gives the scores of lm-evaluation-harness") {
@@ -64,4 +89,22 @@ TEST_CASE("evaluate: every mesh gives the scores of lm-evaluation-harness") {
     }
     CHECK(experts);
     CHECK(axes == (axis::pp | axis::dp_shard | axis::cp | axis::tp));
+}
+
+// With room for the mean number of experts' rows, ranks with different numbers of rows in a call would
+// disagree on the rounds in which these travel.
+TEST_CASE("evaluate: ranks that divide experts evaluate the same number of rows in each call") {
+    Communicator world = Communicator::world("world");
+    const int ranks = world.size(), requests = ranks + 1;  // rank 0 has 2 rows, the others 1
+    DecoderConfig model = tiny_config();
+    set_experts(model, 1);
+    model.moe.experts = 8;
+    model.moe.top_k = 6;
+    const Mesh mesh(std::move(world), {.dp_shard = ranks, .ep = 2});
+    const std::vector<Score> many = scores_on(mesh, model, requests),
+                             one = scores_on(mesh_of_one(), model, requests);
+    REQUIRE(many.size() == size_t(requests));
+    REQUIRE(one.size() == many.size());
+    for (size_t i = 0; i < one.size(); ++i)
+        CHECK(relatively_close(many[i].log_probability, one[i].log_probability, tolerance));
 }

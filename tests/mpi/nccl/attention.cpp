@@ -106,6 +106,47 @@ TEST_CASE("attention: all ranks take the backward that rank 0 has measured, if t
     }
 }
 
+// Our own kernels have no room for the second call, and so cannot be timed.
+TEST_CASE("attention: a backward that cannot be measured is cuDNN's, whatever another one is") {
+    setenv("COEUS_CUDNN", "stand-in", 1);
+    const Communicator world = Communicator::world("world");
+    const TemporaryFolder folder;
+    const auto backward = [](int64_t sequence) {
+        const AttentionShape s = {2, sequence, 4, 2, 64, 0.125};
+        const Tensor wide(nullptr, Dtype::bf16, {2 * sequence, 256}),
+            narrow(nullptr, Dtype::bf16, {2 * sequence, 128});
+        return AttentionCall{s, wide, wide, narrow, narrow, {}, wide, narrow, narrow, wide, true};
+    };
+    const std::vector<AttentionCall> calls = {backward(64), backward(1024)};
+    const int64_t room = int64_t(1) << 20;  // the second call needs this for dq alone, and more
+    const auto report = [&] {
+        Config config;
+        const AttentionLibrary library = attention_library(config, world, the_gpu());
+        Exec exec(the_gpu());
+        exec.cudnn_bytes = cudnn_bytes(config);
+        exec.workspace = Arena(room, "workspace", the_gpu().memory());
+        set_product_options(exec, {.folder = world.rank() == 0 ? folder.path() : ""});
+        return choose_attention(config, world, library, exec, calls);
+    };
+    report();
+    int kept_files = 0;
+    if (world.rank() == 0) {
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+            if (auto kept = cuda::KeptAlgorithm::read(entry.path())) {
+                kept->algorithm = {1};  // our own
+                std::ofstream(entry.path()) << kept->text();
+                ++kept_files;
+            }
+        CHECK(kept_files == 1);
+    }
+    const AttentionReport is = report();
+    CHECK_THAT(is.text, Contains("backward (in part)") && Contains("faster than cuDNN's, as kept in "));
+    REQUIRE(is.details.size() >= 2);
+    CHECK_THAT(is.details[is.details.size() - 2],
+               Contains("2 x 64 tokens") && Contains("our own kernels: faster than cuDNN's, as kept in "));
+    CHECK_THAT(is.details.back(), Contains("2 x 1024 tokens") && Contains("cuDNN's engine"));
+}
+
 TEST_CASE("attention: what cuDNN refuses is a warning with the reason") {
     const AttentionReport old = report_of({.cudnn = "stand-in-old"});
     CHECK(old.text == "cuDNN 9.0.0, forward; our own kernels, backward");

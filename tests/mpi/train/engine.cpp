@@ -278,3 +278,44 @@ TEST_CASE("evaluator: many ranks measure the loss of one") {
     }
     world.barrier();  // rank 0 removes the file
 }
+
+// With room for the mean number of experts' rows, ranks with different numbers of rows in a call would
+// disagree on the rounds in which these travel.
+TEST_CASE("evaluator: ranks that divide experts evaluate the same number of rows in each call") {
+    Communicator ranks = Communicator::world("world");
+    if (ranks.size() % 2 != 0) return;
+    const MeshShape shape = {.dp_shard = ranks.size(), .ep = 2};
+    const Mesh mesh(std::move(ranks), shape);
+    const Communicator& world = mesh.world();
+    DecoderConfig model = tiny_config();
+    set_experts(model, 1);
+    model.moe.experts = 8;
+    model.moe.top_k = 6;
+    const auto loss_on = [&](const Mesh& on, const Sampler& sampler) {
+        Engine engine(model, {.types = {.master = Dtype::f64, .compute = Dtype::f64},
+                              .training = {.sequences = 1, .seq_len = seq_len},
+                              .validation = {.sequences = 2, .seq_len = seq_len},
+                              .mesh = on.shape(),
+                              .rank = on.world().rank(),
+                              .exchanges = {.expert_capacity = 1}});
+        engine.allocate(on);
+        engine.model().parameters().initialise(5, 1);
+        engine.renew_weights();
+        Config config;
+        config.validation.seq_len = seq_len;
+        config.validation.local_batch_size = 2;
+        config.validation.steps = -1;
+        return Evaluator(config, sampler).run(engine, [] { return true; })->loss;
+    };
+    std::optional<TemporaryFolder> folder;
+    if (world.rank() == 0) folder.emplace();
+    // rank 0 has 2 samples, the others 1
+    const std::string path = broadcast_text(
+        world,
+        folder ? counting_file(folder->path() / "tokens.h5", (world.size() + 1) * (seq_len + 1), {}).string()
+               : "");
+    const TokenFile file(path);
+    const Sampler sampler(file, {.seq_len = seq_len});
+    CHECK(relatively_close(loss_on(mesh, sampler), loss_on(mesh_of_one(), sampler), 1e-13));
+    world.barrier();  // rank 0 removes the file
+}

@@ -10,6 +10,8 @@
 // P and dS stay in registers, where the sums of one product have the layout of the next one's left operand.
 // The warpgroups start their scores in turn. So while one turns scores into weights, the tensor cores have
 // the products of the other.
+//
+// Whoever changes how fast these kernels are raises backward_wgmma_version (attention_wgmma.hpp).
 #include "../ptx/tensor_map.hpp"
 #include "../ptx/tma.hpp"
 #include "attention_gradients.hpp"

@@ -7,6 +7,10 @@
 
 namespace coeus::cuda {
 
+/// Raise it with each change of attention_backward_wgmma.cu that makes the kernels faster or slower: kept
+/// choices between them and cuDNN's backward (measured_backward.cu) hold for this number only.
+inline constexpr int backward_wgmma_version = 1;
+
 /// True if these kernels compute a backward in bfloat16: wgmma_fits, operands have elements, and mma was not
 /// chosen. If the program or the driver lacks what they need, the first call warns with the reason, and mma
 /// computes all.

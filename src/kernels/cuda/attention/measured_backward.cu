@@ -77,9 +77,9 @@ int repeats(const AttentionShape& s) {
 }
 
 std::string problem_of(const Exec& exec, const AttentionCall& call) {
-    return fmt::format("attention of {}, {} of keys, rows of {}, {}, {} and {} elements, {}", call.text(),
-                       call.shape.kv_heads, call.q.ld, call.k.ld, call.v.ld, call.dout.ld,
-                       exec.deterministic ? "in a fixed order" : "in any order");
+    return fmt::format("attention of {}, {} of keys, rows of {}, {}, {} and {} elements, {}, kernels {}",
+                       call.text(), call.shape.kv_heads, call.q.ld, call.k.ld, call.v.ld, call.dout.ld,
+                       exec.deterministic ? "in a fixed order" : "in any order", backward_wgmma_version);
 }
 
 // Beside the folder of the products' algorithms, which has this GPU and the version of cuBLASLt in its name.
