@@ -18,9 +18,12 @@ class Evaluator {
 public:
     /// `sources`: the names of the stream's sources, each of which gets a loss of its own; empty: none does.
     Evaluator(const Config& config, SampleStream stream, std::vector<std::string> sources = {});
-    /// Fills loss, tokens, seconds, tps and sources. All ranks call `goes_on` before each batch; if it returns false,
-    /// on all ranks alike, the validation ends and nothing is returned. ConfigError if no token is a label.
+    /// Fills loss, tokens, seconds, tps and sources. All ranks call `goes_on` before each batch; if it
+    /// returns false, on all ranks alike, the validation ends and nothing is returned. ConfigError if no
+    /// token is a label.
     std::optional<ValidationMetrics> run(Engine& engine, FunctionRef<bool()> goes_on);
+    /// The batches of a validation.
+    int64_t batches(int64_t data_ranks) const;
 
 private:
     SampleStream stream_;
