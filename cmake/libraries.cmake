@@ -133,8 +133,8 @@ const char* const page_script = R"js(@script@)js";
 endif()
 coeus_library(setup USES engine config pipeline optim models state comm device base)
 coeus_library(session USES setup predict observe pretrained engine deck config plan io comm kernels device base)
-coeus_library(train USES evaluate session setup report metrics watchdog observe guards pretrained engine config job plan optim data io models
-    state comm device file base LIBRARIES Threads::Threads)
+coeus_library(train USES generate evaluate session setup report metrics watchdog observe guards pretrained engine config job plan optim
+    data io models state comm device file base LIBRARIES Threads::Threads)
 coeus_library(info USES train session pretrained deck data io hub models kernels hdf5 file base)
 
 add_library(coeus INTERFACE)

@@ -129,13 +129,7 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
     for (const Prompt& prompt : prompts) {
         const std::string name =
             prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
-        if (const size_t valid = valid_utf8_prefix(prompt.text); valid < prompt.text.size())
-            throw ConfigError("{} is not UTF-8 at byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8",
-                              name, valid + 1);
-        std::vector<int32_t> ids = tokenizer.document_ends().before;
-        const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
-        ids.insert(ids.end(), text.begin(), text.end());
-        if (ids.empty()) throw ConfigError("{} is empty, and the tokenizer has no BOS to start from", name);
+        std::vector<int32_t> ids = prompt_ids(prompt, tokenizer, name);
         if (int64_t(ids.size()) > context)
             throw ConfigError(
                 "{} has {} tokens, but the context has only {}: shorten it, or set --context={}{}", name,

@@ -30,6 +30,13 @@ std::vector<std::string> broadcast_texts(const Communicator& comm, const std::ve
     return all;
 }
 
+void broadcast_numbers(const Communicator& comm, std::vector<int32_t>& numbers) {
+    auto count = int64_t(comm.rank() == 0 ? numbers.size() : 0);
+    count = comm.all_reduce(count, Reduce::max);
+    numbers.resize(size_t(count));
+    if (count > 0) comm.broadcast(Tensor(numbers.data(), Dtype::i32, {count}), 0);
+}
+
 std::vector<std::string> gather_texts(const Communicator& comm, const std::string& text) {
     const auto size = size_t(comm.all_reduce(int64_t(text.size()), Reduce::max)) + 1;
     std::vector<char> own(size), all(size * size_t(comm.size()));

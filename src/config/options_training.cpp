@@ -161,6 +161,16 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(validation.tasks_limit), to_nothing,
               "Number of lines of each of these files that are scored. 0: all")
             .obeys(at_least_0),
+        works(COEUS_FIELD(validation.prompts), to_nothing,
+              "File of prompts that the model continues at each validation, in the form that `coeus generate "
+              "--prompts` reads. The texts are written to the log and to `samples.jsonl`")
+            .defaults_to("no texts"),
+        works(COEUS_FIELD(validation.sample_length), to_nothing,
+              "Maximum number of tokens of each of these texts")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(validation.sample_temperature), to_nothing,
+              "Temperature at which their tokens are drawn. 0: always the most likely token")
+            .obeys(at_least_0),
 
         works(COEUS_FIELD(checkpoint.enable), to_nothing,
               "Save checkpoints, and resume from the newest one at the start"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/engine/engine.hpp"
 
-#include "coeus/base/ignored_label.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/optim/grad_norm.hpp"
 #include "coeus/state/mesh_place.hpp"
 #include "memory_plan.hpp"
@@ -178,15 +178,19 @@ Engine::Engine(const Run& run, int rank)
     if (options_.keeps_operands)
         kept_operands_.emplace(model_->parameters(), exec_, dry_kernels_of(options_.machine.backend),
                                Mesh::planned(options_.mesh, rank)[axis::tp]);
-    layers_ = measure_training(*model_, executor_,
-                               {micro_batch_of(options_), options_.validation, processor_of(options_),
-                                options_.exchanges, options_.machine.backend, options_.overlap_pairs},
-                               Mesh::planned(options_.mesh, rank));
+    if (options_.predicts)
+        logits_.emplace(decoder_of(*model_).output(), options_.types.accumulate(),
+                        options_.validation.sequences, options_.mesh.tp);
+    layers_ = measure_training(
+        *model_, executor_,
+        {micro_batch_of(options_), options_.validation, processor_of(options_), options_.exchanges,
+         options_.machine.backend, options_.overlap_pairs, logits_ ? logits_->columns() : 0},
+        Mesh::planned(options_.mesh, rank));
     measure_update();
     plan_ = plan_training(
         options_, *model_,
         {.scales = one_scale_weights_.bytes(), .operands = kept_operands_ ? kept_operands_->bytes() : 0},
-        gathered_, layers_);
+        gathered_, layers_, logits_ && has_last_stage() ? &*logits_ : nullptr);
 }
 
 // The update comes after the last layer, so its scratch memory shares the arena of the layers' temporaries.
@@ -225,6 +229,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
         scores_ =
             OwnedTensor(options_.types.accumulate(),
                         {3, options_.validation.divided(mesh.size(axis::cp)).count()}, term::scores, memory);
+    if (logits_ && has_last_stage()) logits_->allocate(mesh[axis::tp], device);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temporaries_.allocate(layers_, memory);
@@ -508,53 +513,6 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
         }
     }
     return nullptr;
-}
-
-double Engine::evaluate(const LocalBatch& local) {
-    return evaluate(local, ScoredTokens{});
-}
-
-double Engine::evaluate(const LocalBatch& local, const ScoredTokens& scored) {
-    batches_.bring_validation(exec_, local);
-    validation_->stage({});
-    validation_->bring(exec_);
-    const Batch& batch = batches_.micro_batch(0);
-    executor_.evaluate(model_->flow_into(1, batch.shape()), [&](int, Frame& frame, bool) {
-        Ctx c = exchanges_->context({exec_, *kernels_, frame, temporaries_.of(false), validation_->scalars()},
-                                    batch, Exchanges::Pass::validation);
-        c.scored = scored;
-        return c;
-    });
-    return validation_->read(exec_).loss;
-}
-
-double Engine::evaluate(const LocalBatch& local, TokenScores& scores) {
-    require(options_.scores_tokens, "this engine does not score tokens");
-    const SampleRows& rows = local.text;
-    const SequencePart part = part_of_sequences(rows.seq_len);
-    const int64_t own = rows.sequences * part.count, all = rows.count();
-    const Tensor there(scores_.view.data, scores_.view.dtype, {3, own});
-    const auto row = [&](int64_t number) { return there.slice_rows(number, 1).reshape({own}); };
-    const double loss = evaluate(local, {.losses = row(0), .label_logits = row(1), .largest_logits = row(2)});
-
-    std::vector<double> summed(size_t(2 * all));
-    const ModelPart whole = config_.whole();
-    if (std::ranges::find(model_->parts(), whole.last, &ModelPart::last) != model_->parts().end()) {
-        std::vector<std::byte> copy(size_t(there.bytes()));
-        exec_.device->copy(copy.data(), there.data, there.bytes());
-        const Tensor here(copy.data(), there.dtype, there.shape);
-        for (int64_t i = 0; i < own; ++i) {
-            const auto at = size_t(i / part.count * rows.seq_len + part.index(i % part.count));
-            if (rows.labels[at] == ignored_label) continue;
-            summed[at] = element(here, i);
-            summed[size_t(all) + at] = element(here, own + i) >= element(here, 2 * own + i) ? 1 : 0;
-        }
-    }
-    for (const unsigned axis : {axis::cp, axis::pp})
-        (*mesh_)[axis].all_reduce(Tensor(summed.data(), Dtype::f64, {2 * all}));
-    scores.losses.assign(summed.begin(), summed.begin() + all);
-    scores.label_is_largest.assign(summed.begin() + all, summed.end());
-    return loss;
 }
 
 }  // namespace coeus

@@ -31,7 +31,7 @@ std::vector<const Communicator*> summing(const Mesh& mesh, const EngineOptions& 
 }
 
 MemoryPlan plan_training(const EngineOptions& options, const Model& model, const WeightsIn8Bits& weights,
-                         const Gathered& gathered, const LayerMemory& layers) {
+                         const Gathered& gathered, const LayerMemory& layers, const GatheredLogits* logits) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const Parameters& parameters = model.parameters();
     const bool gpu = options.machine.backend == Backend::cuda, shared = model.shared_storage() != nullptr;
@@ -65,6 +65,10 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     if (options.scores_tokens) {
         const BatchShape own = options.validation.divided(mesh.size(axis::cp));
         plan.add(term::scores, padded_bytes(3 * own.count() * size_of(options.types.accumulate())));
+    }
+    if (logits) {
+        plan.add(term::logits, logits->bytes());
+        plan.add(term::logits, logits->bytes_on_host(gpu), host);
     }
     if (options.copies_state)
         plan.add(term::copies,

@@ -13,9 +13,9 @@ struct WeightsIn8Bits {
 };
 
 /// The plan of a rank, from the result of measure_training(). Memory that the CPU holds for a GPU is counted
-/// as host memory; batches are on both.
+/// as host memory; batches are on both. `logits`: those of Engine::predict(); null: the rank has none.
 MemoryPlan plan_training(const EngineOptions& options, const Model& model, const WeightsIn8Bits& weights,
-                         const Gathered& gathered, const LayerMemory& layers);
+                         const Gathered& gathered, const LayerMemory& layers, const GatheredLogits* logits);
 
 /// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens
 /// over tensor-parallel ranks, and gradients of keys and values that were gathered; scores of tokens.

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/comm/together.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -13,14 +14,6 @@ namespace coeus {
 namespace {
 
 constexpr size_t kinds_of_positions = 32;
-
-// A vector that only rank 0 knows, on all ranks.
-void share(const Communicator& world, std::vector<int32_t>& values) {
-    auto count = int64_t(world.rank() == 0 ? values.size() : 0);
-    count = world.all_reduce(count, Reduce::max);
-    values.resize(size_t(count));
-    if (count > 0) world.broadcast(Tensor(values.data(), Dtype::i32, {count}), 0);
-}
 
 }  // namespace
 
@@ -84,7 +77,7 @@ void Scoring::broadcast(const Communicator& world) {
         labels.insert(labels.end(), window.labels.begin(), window.labels.end());
     }
     for (const Of& each : of_) of.insert(of.end(), {each.request, each.task});
-    for (auto* values : {&lengths, &inputs, &labels, &of}) share(world, *values);
+    for (auto* values : {&lengths, &inputs, &labels, &of}) broadcast_numbers(world, *values);
     requests_ = world.all_reduce(requests_, Reduce::max);
     if (world.rank() == 0) return;
     for (size_t i = 0, at = 0; i < lengths.size(); at += size_t(lengths[i++])) {

@@ -2,6 +2,7 @@
 #include "coeus/generate/prompts.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 
@@ -51,6 +52,17 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     }
     if (prompts.empty()) throw ConfigError("{} contains no prompts: every line is empty", file.string());
     return prompts;
+}
+
+std::vector<int32_t> prompt_ids(const Prompt& prompt, const Tokenizer& tokenizer, const std::string& name) {
+    if (const size_t valid = valid_utf8_prefix(prompt.text); valid < prompt.text.size())
+        throw ConfigError("{} is not UTF-8 at byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", name,
+                          valid + 1);
+    std::vector<int32_t> ids = tokenizer.document_ends().before;
+    const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
+    ids.insert(ids.end(), text.begin(), text.end());
+    if (ids.empty()) throw ConfigError("{} is empty, and the tokenizer has no BOS to start from", name);
+    return ids;
 }
 
 }  // namespace coeus

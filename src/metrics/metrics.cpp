@@ -55,7 +55,8 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
         const JsonView line = document.root();
         // events count by their number: samples stay skipped after the run has gone back to an earlier step
         if (line.contains("event")) return line.integer("event_number") <= past.events;
-        const bool validation = line.contains("validation_loss") || line.contains("task");
+        const bool validation =
+            line.contains("validation_loss") || line.contains("task") || line.contains("prompt");
         if (past.validation_is_left && validation && line.integer("step") == past.step) return false;
         return line.integer("step") <= past.step;
     } catch (const ConfigError&) {
@@ -169,6 +170,11 @@ std::string console_line(int64_t step, const TaskMetrics& m, bool color) {
     return join(parts, "  ");
 }
 
+std::string console_line(int64_t step, const SampleText& sample, bool color) {
+    return painted(fmt::format("validate step: {:2}", step), Color::red, color) +
+           fmt::format("  after {}: {}", Json(sample.prompt).text(), Json(sample.text).text());
+}
+
 std::string json_line(const StepMetrics& m) {
     Json line = Json::object();
     line.set("step", m.step).set("loss", m.loss).set("loss_max", m.loss_max).set("grad_norm", m.grad_norm);
@@ -212,6 +218,10 @@ std::string json_line(int64_t step, const TaskMetrics& m) {
     for (const auto& [metric, value] : m.values)
         line.set(metric, std::isfinite(value) ? Json(value) : Json());
     return line.text();
+}
+
+std::string json_line(int64_t step, const SampleText& sample) {
+    return Json::object().set("step", step).set("prompt", sample.prompt).set("text", sample.text).text();
 }
 
 std::string json_line(const CheckpointMetrics& m) {

@@ -89,8 +89,8 @@ void make_folders(const fs::path& root, const Config& config) {
 // The files that a run writes to its folder, except logs, checkpoints and token files. metrics.jsonl is last:
 // while it is in its place, the other files belong to the same run.
 std::vector<fs::path> files_of_a_run(const Config& config) {
-    std::vector<fs::path> names = {"expert_loads.jsonl", evaluation_file, "goodput.jsonl", "deck.toml",
-                                   "report.html"};
+    std::vector<fs::path> names = {"expert_loads.jsonl", samples_file_name, evaluation_file,
+                                   "goodput.jsonl",      "deck.toml",       "report.html"};
     for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
                                     config.profiling.save_memory_snapshot_folder}) {
         // a folder with an absolute path may contain files of other runs

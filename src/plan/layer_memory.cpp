@@ -147,6 +147,14 @@ private:
         pass(passes_.validation, inputs_in_frame(), Exchanges::Pass::validation,
              layers_.executor.validation_frame,
              [&](Ctx& c) { stage.evaluate(c, flow_into(part.first, passes_.validation)); });
+        if (passes_.predicted_columns == 0) return;
+        const int64_t sequences = passes_.validation.sequences;
+        const std::vector<int64_t> tokens(static_cast<size_t>(sequences));
+        const Tensor logits(nullptr, model_.parameters().types().accumulate(),
+                            {sequences, passes_.predicted_columns});
+        pass(passes_.validation, inputs_in_frame(), Exchanges::Pass::validation,
+             layers_.executor.validation_frame,
+             [&](Ctx& c) { stage.logits_of(c, flow_into(part.first, passes_.validation), tokens, logits); });
     }
 
     void add_executor() {

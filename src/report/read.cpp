@@ -128,6 +128,13 @@ void read_evaluations(const fs::path& file, RunData& run) {
     });
 }
 
+void read_samples(const fs::path& file, RunData& run) {
+    if (!exists_patiently(file)) return;
+    for_each_line(file, run, [&](const JsonView& line) {
+        run.samples.push_back({line.integer("step"), line.string("prompt"), line.string("text")});
+    });
+}
+
 RunData read_run(const std::string& given) {
     RunData run;
     run.folder = folder_of(given);
@@ -138,6 +145,7 @@ RunData read_run(const std::string& given) {
     run.starts = starts_of(times);
     add_derived(run);
     read_evaluations(run.folder / evaluation_file, run);
+    read_samples(run.folder / samples_file_name, run);
     if (const fs::path deck = run.folder / "deck.toml"; exists_patiently(deck))
         run.deck = read_toml(deck);
     else

@@ -40,6 +40,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
         metrics_.emplace(folder_.metrics_file(), past);
         run_clock_.emplace(folder_.goodput_file(), work_.seconds_before);
         if (!work.counted_layers.empty()) expert_loads_.emplace(folder_.expert_loads_file(), past);
+        if (work.writes_samples) samples_.emplace(folder_.samples_file(), past);
     });
     together(world_, [&] {
         if (const auto& folder = folder_.tensorboard_folder())
@@ -50,6 +51,7 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work,
 void Reporting::go_back(const MetricsFile::Past& past) {
     if (metrics_) metrics_->go_back(past);
     if (expert_loads_) expert_loads_->go_back(past);
+    if (samples_) samples_->go_back(past);
     if (!tensorboard_) return;
     try {
         auto next = std::make_unique<TensorBoardFile>(*folder_.tensorboard_folder(), past.step);
@@ -80,6 +82,10 @@ void Reporting::validation(ValidationMetrics m) {
         log::write_colored(log::Level::info, console_line(m.step, task, log::colored()));
         write_line(json_line(m.step, task));
     }
+    for (const SampleText& sample : m.samples) {
+        log::write_colored(log::Level::info, console_line(m.step, sample, log::colored()));
+        if (samples_) samples_->write(with_times_now(json_line(m.step, sample)));
+    }
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
@@ -88,7 +94,11 @@ void Reporting::counts(int64_t step, std::span<const int64_t> counts) {
 }
 
 void Reporting::write_line(const std::string& json) {
-    if (metrics_) metrics_->write(with_times(json, seconds_since_1970(), run_clock_->seconds()));
+    if (metrics_) metrics_->write(with_times_now(json));
+}
+
+std::string Reporting::with_times_now(const std::string& json) const {
+    return with_times(json, seconds_since_1970(), run_clock_->seconds());
 }
 
 void Reporting::write_page() const {

@@ -78,6 +78,7 @@ EngineOptions engine_options(const Config& config, const ModelConfig& model, con
                               .masks_documents = config.training.document_mask};
     options.scores_tokens =
         config.validation.enable && (config.validation.per_dataset || !config.validation.tasks.empty());
+    options.predicts = config.validation.enable && !config.validation.prompts.empty();
     options.optimizer = config.optimizer;
     options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
@@ -114,6 +115,7 @@ EngineOptions evaluation_options(const Config& config, const ModelConfig& model,
     EngineOptions options = engine_options(config, model, mesh, rank, machine);
     options.trains = false;
     options.scores_tokens = true;
+    options.predicts = false;
     return options;
 }
 

@@ -54,12 +54,16 @@ Evaluator::Evaluator(const Config& config, SampleStream stream, std::vector<std:
     for (auto* buffer : {&tokens_, &labels_, &document_start_}) buffer->resize(tokens);
 }
 
+int64_t Evaluator::batches(int64_t data_ranks) const {
+    const int64_t all = div_ceil(all_samples_, sequences_ * data_ranks);
+    return steps_ < 0 ? all : std::min(all, steps_);
+}
+
 std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool()> goes_on) {
     const Timer timer;
     const Communicator& data_ranks = engine.mesh()[axis::dp];
     const int64_t ranks = data_ranks.size(), seq_len = stream_.seq_len();
-    const int64_t batch = sequences_ * ranks, batches = div_ceil(all_samples_, batch);
-    const int64_t samples = steps_ < 0 || steps_ >= batches ? all_samples_ : steps_ * batch;
+    const int64_t samples = std::min(all_samples_, batches(ranks) * sequences_ * ranks);
 
     double loss = 0;
     int64_t valid = 0;

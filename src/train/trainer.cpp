@@ -333,7 +333,7 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
 }
 
 void Trainer::validate() {
-    const auto measured = workload_->validate(engine(), [this] { return !must_stop(); });
+    const auto measured = workload_->validate(engine(), progress_.step, [this] { return !must_stop(); });
     progress_.validation_is_left = !measured;
     if (!measured) return;
     ValidationMetrics m = *measured;

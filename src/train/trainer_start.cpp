@@ -148,7 +148,8 @@ void Trainer::begin_reporting() {
                       // the known peaks are not those of 8-bit products
                       .peak_flops = parameters_in_8_bits(engine()) > 0 ? std::nullopt : peak_flops_,
                       .counted_layers = engine().model().counters().layers,
-                      .seconds_before = StartUp::seconds_since_exec()},
+                      .seconds_before = StartUp::seconds_since_exec(),
+                      .writes_samples = !config_.validation.prompts.empty()},
                      [this] { owner_.require_owned(); });
 }
 

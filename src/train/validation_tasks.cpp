@@ -3,8 +3,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
-#include "coeus/data/tokenizer.hpp"
 #include "coeus/evaluate/metrics.hpp"
+#include "coeus/train/validation_tokenizer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +15,7 @@ namespace coeus {
 
 std::vector<Task> read_validation_tasks(const Config& config, const DecoderConfig& model) {
     const Config::Validation& validation = config.validation;
-    if (!validation.enable)
-        throw ConfigError("validation.tasks: tasks are scored by validations, and validation.enable = false");
-    const Tokenizer tokenizer(config.model.tokenizer());
-    if (tokenizer.vocab_size() > model.vocab)
-        throw ConfigError(
-            "model.vocab_size = {}: the tokenizer in {} has {} tokens, so it cannot encode validation.tasks; "
-            "set model.vocab_size = {} or more",
-            model.vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
+    const Tokenizer tokenizer = validation_tokenizer(config, model, "validation.tasks");
     return read_tasks(validation.tasks, tokenizer,
                       {.context = validation.seq_len, .limit = validation.tasks_limit});
 }

@@ -5,6 +5,7 @@
 #include "coeus/file/host_error.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
+#include "coeus/train/validation_prompts.hpp"
 #include "coeus/train/validation_tasks.hpp"
 
 #include <stdexcept>
@@ -20,6 +21,9 @@ public:
         : config_(&config), data_(config, model.vocab, cache_folder, world, threads) {
         if (data_.validation()) evaluator_.emplace(config, *data_.validation(), data_.validation_names());
         if (!config.validation.tasks.empty()) tasks_.emplace(config, model, world);
+        if (config.validation.prompts.empty()) return;
+        prompts_.emplace(config, model, world);
+        data_ranks_ = mesh_shape(config, world.size()).size(axis::dp);
     }
 
     void set_shuffled(bool shuffled) override { data_.set_shuffled(shuffled); }
@@ -37,17 +41,27 @@ public:
     }
 
     bool validates() const override { return evaluator_.has_value(); }
-    std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) override {
+    std::optional<ValidationMetrics> validate(Engine& engine, int64_t step,
+                                              FunctionRef<bool()> goes_on) override {
         require(evaluator_.has_value(), "a workload without validation cannot validate");
         std::optional<ValidationMetrics> metrics = evaluator_->run(engine, goes_on);
-        if (!metrics || !tasks_) return metrics;
-        const auto tasks = tasks_->run(engine, goes_on);
-        if (!tasks) return std::nullopt;
-        metrics->tasks = *tasks;
+        if (metrics && tasks_) {
+            const auto tasks = tasks_->run(engine, goes_on);
+            if (!tasks) return std::nullopt;
+            metrics->tasks = *tasks;
+        }
+        if (metrics && prompts_) {
+            const auto samples = prompts_->run(engine, step, goes_on);
+            if (!samples) return std::nullopt;
+            metrics->samples = *samples;
+        }
         return metrics;
     }
 
-    std::string summary() const override { return data_.summary(); }
+    std::string summary() const override {
+        if (!prompts_) return data_.summary();
+        return data_.summary() + "; " + prompts_->cost(data_ranks_, evaluator_->batches(data_ranks_));
+    }
     std::string passes(int64_t samples) const override { return data_.passes(samples); }
     std::string sources() const override { return data_.sources(); }
     std::vector<std::string> notices() const override { return data_.notices(); }
@@ -64,6 +78,8 @@ private:
     TrainingData data_;
     std::optional<Evaluator> evaluator_;
     std::optional<ValidationTasks> tasks_;
+    std::optional<ValidationPrompts> prompts_;
+    int64_t data_ranks_ = 1;
 };
 
 // There is one kind of samples so far, text, which decoders read.
@@ -76,12 +92,18 @@ const DecoderConfig& text_model(const ModelConfig& model) {
 DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights) {
     const DecoderConfig& decoder = text_model(model);
     DataCheck found = check_data(config, decoder.vocab, weights);
-    // a tokenizer that is absent here is reported with the data, if these need it
-    if (!config.validation.tasks.empty() && Tokenizer::is_at(config.model.tokenizer())) try {
-            read_validation_tasks(config, decoder);
+    // an absent tokenizer was reported with the data, if these need it
+    if (!Tokenizer::is_at(config.model.tokenizer()) && !(found.errors.empty() && found.failed.empty()))
+        return found;
+    const auto check = [&](const auto& read) {
+        try {
+            read(config, decoder);
         } catch (const std::runtime_error& error) {
             (is_of_this_host(error) ? found.failed : found.errors).emplace_back(error.what());
         }
+    };
+    if (!config.validation.tasks.empty()) check(read_validation_tasks);
+    if (!config.validation.prompts.empty()) check(read_validation_prompts);
     return found;
 }
 

@@ -5,6 +5,7 @@
 
 #include "coeus/comm/communicator.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ std::string broadcast_text(const Communicator& comm, std::string text, int root 
 /// The same for several texts.
 std::vector<std::string> broadcast_texts(const Communicator& comm, const std::vector<std::string>& texts,
                                          int root = 0);
+
+/// Gives rank 0's numbers to every rank. Collective.
+void broadcast_numbers(const Communicator& comm, std::vector<int32_t>& numbers);
 
 /// Returns the texts of all ranks on every rank. Collective.
 std::vector<std::string> gather_texts(const Communicator& comm, const std::string& text);

@@ -255,10 +255,13 @@ struct Config {
         int64_t local_batch_size = 8;         ///< training.local_batch_size if not given
         int64_t seq_len = 2048;               ///< training.seq_len if not given
         int64_t freq = 10;
-        int64_t steps = -1;        ///< -1: the whole set
-        bool per_dataset = false;  ///< Coeus only: the loss of each source too
-        Words tasks;               ///< Coeus only: files of tasks to score
-        int64_t tasks_limit = 0;   ///< Coeus only: of the lines of each file; 0: all
+        int64_t steps = -1;             ///< -1: the whole set
+        bool per_dataset = false;       ///< Coeus only: the loss of each source too
+        Words tasks;                    ///< Coeus only: files of tasks to score
+        int64_t tasks_limit = 0;        ///< Coeus only: of the lines of each file; 0: all
+        std::string prompts;            ///< Coeus only: file of prompts to continue; empty: none
+        int64_t sample_length = 64;     ///< Coeus only: most tokens of such a text
+        double sample_temperature = 0;  ///< Coeus only: 0: the most likely token
     } validation;
 
     /// Computing in 8 bits: the options of each of model.converters.

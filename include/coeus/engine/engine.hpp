@@ -15,6 +15,7 @@
 #include "coeus/models/model_config.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
+#include "coeus/pipeline/gathered_logits.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/plan/recompute.hpp"
 #include "coeus/state/fsdp.hpp"
@@ -24,6 +25,8 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace coeus {
 
@@ -68,6 +71,7 @@ struct EngineOptions {
     int64_t accumulation = 1;    ///< local batches per step
     BatchShape validation;       ///< sequences 0: no validation
     bool scores_tokens = false;  ///< evaluate() may be asked for the scores of each token
+    bool predicts = false;       ///< predict() may be called: the model is one of text
     OptimizerOptions optimizer;
     std::vector<ParamGroupOptions> param_groups;  ///< updated differently from `optimizer`
     uint64_t seed = 0;                            ///< of the optimizer's random numbers
@@ -175,6 +179,11 @@ public:
     /// The same, and the scores of the tokens of the whole batch, on all ranks that compute it. With
     /// options().scores_tokens only.
     double evaluate(const LocalBatch& local, TokenScores& scores);
+    /// The logits of the token that follows a place of each sequence of a validation batch, whose labels do
+    /// not matter. Returns [1, V] for each sequence, on the host: f64 if the model computes in f64, else f32.
+    /// They are valid until the next call. Empty on ranks that do not have the last stage or this place of
+    /// the sequence. With options().predicts only. All ranks of the mesh must call it equally often.
+    std::vector<Tensor> predict(const LocalBatch& local, std::span<const int64_t> places);
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temporaries_.usual(); }
 
@@ -210,6 +219,9 @@ private:
     void sum_over_ranks();
     void add_losses_of_own_tokens();
     double evaluate(const LocalBatch& local, const ScoredTokens& scored);
+    const Batch& bring_validation(const LocalBatch& local);
+    Ctx validation_context(const Batch& batch, Frame& frame);
+    bool has_last_stage() const;
     SequencePart part_of_sequences(int64_t seq_len) const;
     void agree_on_refusal();
 
@@ -234,8 +246,9 @@ private:
     Offloading offloading_;
     StagedBatches batches_;
     std::optional<StepState> step_, validation_;
-    OwnedTensor counts_;  // Ctx::counts of a step
-    OwnedTensor scores_;  // Ctx::scored of a validation batch, one row after the other
+    OwnedTensor counts_;                    // Ctx::counts of a step
+    OwnedTensor scores_;                    // Ctx::scored of a validation batch, one row after the other
+    std::optional<GatheredLogits> logits_;  // of predict()
     StepGraphs graphs_;
     Repetitions repetitions_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generator: computes the logits of the next token for several texts. Caches the keys and values
-// of each text, so that each new token needs only one row of computation. Also samples a token from logits.
+// of each text, so that each new token needs only one row of computation.
 //
 // Ranks of a mesh divide the work as in training. Tensor-parallel ranks divide heads, so each caches its part
 // of the keys and values; pipeline ranks have those of their layers. All ranks of a pipeline and of tensor
@@ -10,11 +10,11 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/device/staged_ids.hpp"
-#include "coeus/generate/gathered_logits.hpp"
 #include "coeus/layers/exchanges/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/executor.hpp"
+#include "coeus/pipeline/gathered_logits.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/fsdp.hpp"
 #include "coeus/state/step_state.hpp"
@@ -24,20 +24,6 @@
 #include <vector>
 
 namespace coeus {
-
-/// How a token is chosen. Applied in this order: temperature; only the k most likely tokens; of these, only
-/// the smallest set whose total probability is at least p (Holtzman et al. 2020).
-struct Sampling {
-    double temperature = 0.8;  ///< 0: always the most likely token
-    int64_t top_k = 0;         ///< 0: all
-    double top_p = 1;
-    uint64_t seed = 0;
-};
-
-/// Samples a token from logits. `index`: the number of the token in its text; `text`: the number of the text.
-/// The same seed gives the same texts, however many are generated at the same time.
-int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index,
-                   uint64_t text = 0);
 
 /// Axes of the ranks that have different texts.
 constexpr unsigned text_axes = axis::dp | axis::cp;

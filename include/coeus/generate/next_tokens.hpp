@@ -4,6 +4,7 @@
 // ranks make the same calls, whatever the texts become.
 #pragma once
 
+#include "coeus/generate/drawn_tokens.hpp"
 #include "coeus/generate/generator.hpp"
 
 #include <span>
@@ -44,13 +45,12 @@ private:
     int64_t slot_here(int64_t slot) const { return slot / data_ranks_; }
     template <class Text>
     std::vector<std::vector<size_t>> by_data_rank(std::span<const Text> texts) const;
-    void draw(int32_t& token, Tensor logits, int64_t row, const Place& place);
-    std::vector<int32_t> agreed(std::vector<int32_t> drawn) const;
+    void draw(size_t text, Tensor logits, int64_t row, const Place& place);
+    std::vector<int32_t> agreed();
 
     Generator& generator_;
-    Sampling sampling_;
     int64_t data_ranks_, data_rank_;
-    std::vector<float> row_;
+    DrawnTokens drawn_;
 };
 
 }  // namespace coeus

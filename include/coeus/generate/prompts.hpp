@@ -2,6 +2,8 @@
 // Prompts from a file.
 #pragma once
 
+#include "coeus/data/tokenizer.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -19,5 +21,9 @@ struct Prompt {
 /// skipped. ConfigError: the file does not exist, is not text, or has no prompts; or a line (its number is
 /// named) is not such an object.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+
+/// The ids of a prompt, after BOS if the tokenizer puts it before a document. ConfigError, with `name` for
+/// the prompt: it is not UTF-8, or there are no ids.
+std::vector<int32_t> prompt_ids(const Prompt& prompt, const Tokenizer& tokenizer, const std::string& name);
 
 }  // namespace coeus

@@ -91,6 +91,11 @@ struct TaskMetrics {
     std::vector<std::pair<std::string, double>> values;
 };
 
+/// A text that the model has written after a prompt of validation.prompts.
+struct SampleText {
+    std::string prompt, text;
+};
+
 struct ValidationMetrics {
     int64_t step = 0;
     double loss = 0;
@@ -99,6 +104,7 @@ struct ValidationMetrics {
     double memory_gib = 0, memory_percent = 0;
     std::vector<SourceLoss> sources;  ///< empty unless they are asked for
     std::vector<TaskMetrics> tasks;   ///< on rank 0
+    std::vector<SampleText> samples;  ///< on rank 0
 };
 
 struct CheckpointMetrics {
@@ -115,18 +121,21 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu);
 std::string console_line(const StepMetrics& m, bool color);
 std::string console_line(const ValidationMetrics& m, bool color);
 std::string console_line(int64_t step, const TaskMetrics& m, bool color);
+std::string console_line(int64_t step, const SampleText& sample, bool color);
 /// One line of metrics.jsonl, full digits.
 std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
 std::string json_line(int64_t step, const TaskMetrics& m);
+/// One line of samples.jsonl.
+std::string json_line(int64_t step, const SampleText& sample);
 std::string json_line(const CheckpointMetrics& m);
 /// A line of metrics.jsonl, which is a JSON object, with two more fields: `time`, in seconds since 1970, and
 /// `run_s`, the seconds of the run. Both have milliseconds.
 std::string with_times(std::string line, double time, double run_seconds);
 
-/// Appends to metrics.jsonl or expert_loads.jsonl. An earlier start may have trained beyond its last
-/// checkpoint. Lines of steps after the place from which the run resumes are therefore dropped first, so that
-/// every step is in the file once.
+/// Appends to metrics.jsonl, expert_loads.jsonl or samples.jsonl. An earlier start may have trained beyond
+/// its last checkpoint. Lines of steps after the place from which the run resumes are therefore dropped
+/// first, so that every step is in the file once.
 class MetricsFile {
 public:
     /// The part of the run that is complete. Later lines are dropped.

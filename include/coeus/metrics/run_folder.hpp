@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunFolder: the folder of a run (job.dump_folder), with logs of the ranks, deck.toml, metrics.jsonl,
-// expert_loads.jsonl, evaluation.jsonl, TensorBoard files, checkpoints and report.html.
+// expert_loads.jsonl, samples.jsonl, evaluation.jsonl, TensorBoard files, checkpoints and report.html.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -19,6 +19,8 @@ void require_writable_folders(const Config& config);
 /// The file with the results of `coeus evaluate` for checkpoints of the run: a JSON object for each step,
 /// task and metric.
 inline constexpr const char* evaluation_file = "evaluation.jsonl";
+/// The file with the texts that validations have written: a JSON object for each step and prompt.
+inline constexpr const char* samples_file_name = "samples.jsonl";
 
 class RunFolder {
 public:
@@ -29,6 +31,7 @@ public:
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
     std::filesystem::path expert_loads_file() const { return root_ / "expert_loads.jsonl"; }
+    std::filesystem::path samples_file() const { return root_ / samples_file_name; }
     std::filesystem::path goodput_file() const { return root_ / "goodput.jsonl"; }
     std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }

@@ -36,6 +36,8 @@ struct TrainingPasses {
     ExchangeOptions exchanges = {};
     Backend backend = Backend::cpu;
     bool overlap_pairs = false;  ///< see EngineOptions
+    /// Columns of the logits that are asked of one token of each sequence of validation; 0: none are.
+    int64_t predicted_columns = 0;
 };
 /// The larger of what training and validation need, for the stages of the mesh's rank.
 LayerMemory measure_training(const Model& model, const Executor& executor, const TrainingPasses& passes,

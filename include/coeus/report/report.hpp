@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports on one or several runs, from their metrics.jsonl, evaluation.jsonl, expert_loads.jsonl and
-// deck.toml: an HTML page, text for a terminal, CSV.
+// Reports on one or several runs, from their metrics.jsonl, evaluation.jsonl, samples.jsonl,
+// expert_loads.jsonl and deck.toml: an HTML page, text for a terminal, CSV.
 #pragma once
 
 #include "coeus/file/toml.hpp"
@@ -25,12 +25,19 @@ struct EvaluatedMetric {
     std::string field;  ///< of RunData::series: "arc_easy acc"
 };
 
+/// A text that a validation has written, from samples.jsonl.
+struct WrittenSample {
+    int64_t step = 0;
+    std::string prompt, text;
+};
+
 struct RunData {
     std::string name;  ///< shown in the report: the last parts of the folder's path
     std::filesystem::path folder;
     std::vector<std::string> fields;  ///< in the order of the file, without "step"
     std::map<std::string, MetricSeries> series;
     std::vector<EvaluatedMetric> evaluations;  ///< in the order of the file; none if it is absent
+    std::vector<WrittenSample> samples;        ///< in the order of the file; none if it is absent
     LoadHistory expert_loads;                  ///< from expert_loads.jsonl; empty if the file is absent
     Goodput goodput;                           ///< from goodput.jsonl; 0 starts if there is no such file
     std::vector<RunStart> starts;              ///< from goodput.jsonl too

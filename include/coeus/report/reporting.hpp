@@ -34,6 +34,7 @@ public:
         std::optional<double> peak_flops;          ///< FLOP/s; none: not known
         std::vector<int64_t> counted_layers = {};  ///< Counters::layers; none: no counts are recorded
         double seconds_before = 0;                 ///< since this start of the run began
+        bool writes_samples = false;               ///< validations write texts
     };
     /// Call it before the first step. `past`: the part of the run that is complete. SystemError if a file
     /// cannot be opened. Lines that cannot be written later are counted and reported, and do not end the run.
@@ -47,6 +48,7 @@ public:
     void add_step(double seconds, double data_seconds) { clock_.add(seconds, data_seconds); }
     /// Logs a step. Fills in rates since the previous logged step, memory, and the state of the GPU.
     void step(StepMetrics m, int64_t steps_left);
+    /// Logs a validation, and writes its texts to samples.jsonl.
     void validation(ValidationMetrics m);
     /// Records the counters of a step in expert_loads.jsonl: [counted layers, choices].
     void counts(int64_t step, std::span<const int64_t> counts);
@@ -59,6 +61,9 @@ public:
     const GpuMonitor* gpu() const { return gpu_ ? &*gpu_ : nullptr; }
 
 private:
+    /// Only on rank 0.
+    std::string with_times_now(const std::string& json) const;
+
     const RunFolder& folder_;
     const Communicator& world_;
     const Device& device_;
@@ -67,6 +72,7 @@ private:
     std::optional<MetricsFile> metrics_;            ///< only on rank 0
     std::optional<RunClock> run_clock_;             ///< only on rank 0
     std::optional<MetricsFile> expert_loads_;       ///< only on rank 0, if there are counted layers
+    std::optional<MetricsFile> samples_;            ///< only on rank 0, if validations write texts
     std::unique_ptr<TensorBoardFile> tensorboard_;  ///< on rank 0 or on each rank
     std::optional<GpuMonitor> gpu_;
 };

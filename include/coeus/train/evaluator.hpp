@@ -22,6 +22,8 @@ public:
     /// returns false, on all ranks alike, the validation ends and nothing is returned. ConfigError if no
     /// token is a label.
     std::optional<ValidationMetrics> run(Engine& engine, FunctionRef<bool()> goes_on);
+    /// The batches of a validation.
+    int64_t batches(int64_t data_ranks) const;
 
 private:
     SampleStream stream_;

@@ -39,8 +39,9 @@ public:
     virtual ConfigError nothing_counts(int64_t step, int64_t first, int64_t last) const = 0;
 
     virtual bool validates() const = 0;
-    /// As Evaluator::run(). Only if validates().
-    virtual std::optional<ValidationMetrics> validate(Engine& engine, FunctionRef<bool()> goes_on) = 0;
+    /// As Evaluator::run(), after `step` steps. Only if validates().
+    virtual std::optional<ValidationMetrics> validate(Engine& engine, int64_t step,
+                                                      FunctionRef<bool()> goes_on) = 0;
 
     /// One line for the log.
     virtual std::string summary() const = 0;

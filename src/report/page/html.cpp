@@ -9,6 +9,7 @@
 #include "frame.hpp"
 #include "heat_map.hpp"
 #include "page.hpp"
+#include "samples.hpp"
 #include "tables.hpp"
 #include "wall_time.hpp"
 
@@ -390,7 +391,7 @@ std::string report_html(const std::vector<RunData>& runs) {
         html += heat_map_card(map);
         maps.push(heat_map_data(map));
     }
-    html += starts_html(runs) + wall_time_html(runs) + decks(runs);
+    html += samples_html(runs) + starts_html(runs) + wall_time_html(runs) + decks(runs);
     html += fmt::format(
         "<footer>Made by Coeus {} from metrics.jsonl, goodput.jsonl and deck.toml of {}.</footer></main>\n",
         version(), runs.size() == 1 ? "the run" : "the runs");

@@ -152,7 +152,7 @@ const std::vector<Walk> table = {
     {"comm", refused, {"mode=fake_backend", "mode=local_tensor"}},
     {"validation", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "dataset_weights=1,2",
         "bad_lines=skip", "text_field=content", "local_batch_size=4", "seq_len=64", "per_dataset=true",
-        "tasks=x", "tasks_limit=2"}},
+        "tasks=x", "tasks_limit=2", "prompts=x", "sample_length=8", "sample_temperature=0.5"}},
     {"validator", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "local_batch_size=4",
         "seq_len=64", "dataloader.dataset=x", "dataloader.dataset_path=x"}},
     {"validation", idle, {"dataloader.num_workers=2", "dataloader.persistent_workers=true",

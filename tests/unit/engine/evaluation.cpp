@@ -86,6 +86,31 @@ TEST_CASE(
         }
 }
 
+TEST_CASE("evaluation: predicting takes exactly the planned memory, and no byte unless it is asked for") {
+    for (const int64_t vocab : {37, 4096}) {  // for few columns the loss needs more, for many the logits
+        DecoderConfig model = tiny_config();
+        model.vocab = vocab;
+        EngineOptions options = evaluating(Dtype::f32, Dtype::bf16);
+        options.scores_tokens = false;
+        const ReadyToEvaluate plain(model, options);
+        options.predicts = true;
+        ReadyToEvaluate ready(model, options);
+        CHECK(plain.engine.plan().bytes(term::logits) == 0);
+        CHECK(ready.engine.plan().bytes(term::logits) == evaluated.sequences * vocab * size_of(Dtype::f32));
+        TestBatch batch = batch_for(model);
+        const double loss = ready.engine.evaluate(batch.local_batch(0, 3));
+        const std::vector<int64_t> places = {0, 10, 4};
+        for (const Tensor& logits : ready.engine.predict(batch.local_batch(0, 3), places))
+            CHECK(logits.count() == vocab);
+        CHECK(ready.engine.evaluate(batch.local_batch(0, 3)) == loss);
+        const LayerMemory used = ready.engine.used(), planned = ready.engine.layer_memory();
+        CHECK(used.executor.frame == planned.executor.frame);
+        CHECK(used.activations == planned.activations);
+        CHECK(used.temporaries == planned.temporaries);
+        CHECK(used.workspace == planned.workspace);
+    }
+}
+
 TEST_CASE("evaluation: the losses of tokens add up to the loss, which does not change by a bit") {
     const DecoderConfig model = tiny_config();
     EngineOptions without = training(Dtype::f64, Dtype::f64);

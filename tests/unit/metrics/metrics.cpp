@@ -271,7 +271,8 @@ TEST_CASE("metrics: a return keeps events after its step, and repeats a validati
     const std::string steps = "{\"step\":1}\n{\"step\":2}\n",
                       validation =
                           "{\"step\":2,\"validation_loss\":3}\n"
-                          "{\"step\":2,\"task\":\"a\",\"acc\":0.5}\n",
+                          "{\"step\":2,\"task\":\"a\",\"acc\":0.5}\n"
+                          "{\"step\":2,\"prompt\":\"a\",\"text\":\"b\"}\n",
                       first = "{\"step\":3,\"event\":\"loss_spike\",\"event_number\":1}\n",
                       second = "{\"step\":3,\"event\":\"loss_spike\",\"event_number\":2}\n";
     const auto kept = [&](const MetricsFile::Past& past) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/generate/gathered_logits.hpp"
+#include "coeus/pipeline/gathered_logits.hpp"
 
 #include <cstring>
 
