@@ -44,7 +44,8 @@ std::vector<Option> job_options() {
             COEUS_FIELD(kernels.autotune_recheck), to_nothing,
             "Time every kept algorithm again when its product is first used, against cuBLASLt's first "
             "suggestion, on one rank of each pipeline stage. If it takes 5 % longer, a warning says so, and "
-            "it is used nevertheless. `false`: only those that were timed more than 30 days ago. Kept choices "
+            "it is used nevertheless. `false`: only those that were timed more than 30 days ago. Kept "
+            "choices "
             "of attention's gradients (`kernels.attention`) are not timed again"),
         works(COEUS_FIELD(kernels.sm_margin), to_run,
               "On a GPU: number of multiprocessors that cuBLASLt's products leave free for NCCL, if "

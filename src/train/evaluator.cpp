@@ -77,7 +77,8 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
     int64_t sample = data_ranks.rank();
     for (int64_t call = 0; call < calls; ++call) {
         if (!goes_on()) return std::nullopt;
-        const int64_t left = samples - call * batch, count = std::min(sequences_, div_ceil(left, ranks));
+        const int64_t left = samples - call * sequences_ * ranks,
+                      count = std::min(sequences_, div_ceil(left, ranks));
         int64_t filled = 0;
         const auto row = [&](std::vector<int32_t>& buffer) {
             return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
