@@ -394,10 +394,9 @@ bool has_degree(const Flags& flags) {
 
 // Without a degree, each of srun's tasks writes all texts, and so would empty and fill the same file.
 void require_one_writer(const Flags& flags) {
-    const char *number = std::getenv("SLURM_STEP_NUM_TASKS"), *own = std::getenv("SLURM_PROCID");
+    const char* number = std::getenv("SLURM_STEP_NUM_TASKS");
     const int tasks = number ? std::atoi(number) : 1;
     if (tasks <= 1 || !flags.given("output")) return;
-    if (own) log::init({.rank = std::atoi(own)});  // the first task reports it
     throw ConfigError(
         "--output {}: srun started {} tasks, and each would write all texts into this file; let them divide "
         "the texts with --parallelism.data_parallel_shard_degree={}, or start one with srun -n 1",
