@@ -16,7 +16,6 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/generate/prompts.hpp"
@@ -24,7 +23,7 @@
 #include "coeus/models/model_config.hpp"
 #include "coeus/observe/start_up.hpp"
 #include "coeus/plan/memory.hpp"
-#include "coeus/pretrained/pretrained.hpp"
+#include "coeus/pretrained/tokenizer_of.hpp"
 #include "coeus/session/rank.hpp"
 
 #include <unistd.h>
@@ -32,6 +31,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -62,7 +62,7 @@ Flags generate_flags() {
         "Writes text with a trained model, token by token. With several prompts, each text is printed under "
         "a line \"== N\". A text longer than --context continues from its most recent half.\n"
         "On several ranks: mpirun -n RANKS coeus generate ..., with the degrees of a deck. Ranks that srun "
-        "starts divide the work if a degree is given; else each writes all texts.");
+        "starts divide the work if a degree is given; else each writes all texts, and --output is refused.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "text to continue; may be empty")
         .add("prompts", "FILE", "",
@@ -153,10 +153,16 @@ public:
           ends_(prompts.size()),
           file_name_(file) {
         if (file.empty()) return;
-        file_.open(file, std::ios::binary);
-        if (!file_) throw ConfigError("--output {}: cannot write: {}", file, errno_text(errno));
+        if (const int error = error_of_writing(file); error != 0) refuse(error);
     }
-    void begin() { heading(); }
+    // Only now is the file made, or emptied: the texts can be written.
+    void begin() {
+        if (!file_name_.empty()) {
+            file_.open(file_name_, std::ios::binary);
+            if (!file_) refuse(errno);
+        }
+        heading();
+    }
     void piece(size_t number, const std::string& text) {
         if (number == next_)
             print(text);
@@ -178,6 +184,16 @@ public:
     }
 
 private:
+    // 0 if a file can be written, as far as that can be seen without a change of it.
+    static int error_of_writing(const std::string& file) {
+        if (is_folder_patiently(file)) return EISDIR;
+        const std::string place =
+            exists_patiently(file) ? file : std::filesystem::absolute(file).parent_path().string();
+        return access(place.c_str(), W_OK) == 0 ? 0 : errno;
+    }
+    [[noreturn]] void refuse(int error) const {
+        throw ConfigError("--output {}: cannot write: {}", file_name_, errno_text(error));
+    }
     void heading() {
         if (prompts_.size() > 1) print(fmt::format("== {}\n", next_ + 1));
         print(prompts_[next_].text);
@@ -242,19 +258,6 @@ Pretrained weights_for(const Flags& flags, const Communicator& ranks) {
     return ranks.size() == 1 ? Pretrained(path) : Pretrained(path, ranks);
 }
 
-Tokenizer tokenizer_for(const Flags& flags, const Pretrained& source) {
-    if (!flags.given("tokenizer") && !exists_patiently(source.tokenizer_folder()))
-        throw ConfigError(
-            "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which was not "
-            "found from the current folder; give it with --tokenizer PATH",
-            source.path(), source.tokenizer_folder());
-    Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
-    if (tokenizer.vocab_size() > source.model().vocab)
-        throw ConfigError("--tokenizer {}: has {} tokens, but the model's vocabulary only {}",
-                          tokenizer.folder(), tokenizer.vocab_size(), source.model().vocab);
-    return tokenizer;
-}
-
 int64_t context_for(const Flags& flags, const Pretrained& source) {
     const int64_t chosen = flags.integer("context", 0, source.model().max_seq_len);
     return chosen > 0 ? chosen : source.trained_seq_len();
@@ -276,7 +279,7 @@ std::vector<Prompt> prompts_on_all(const Flags& flags, const Communicator& ranks
 
 Order::Order(const Flags& flags, const Communicator& ranks)
     : source(weights_for(flags, ranks)),
-      tokenizer(tokenizer_for(flags, source)),
+      tokenizer(tokenizer_of(source, flags.text("tokenizer"))),
       context(context_for(flags, source)),
       prompts(prompts_on_all(flags, ranks)),
       ids(encode(prompts, tokenizer, context, source.model().max_seq_len, flags.text("prompts"))) {
@@ -328,7 +331,7 @@ void write(const Flags& flags, Order& order, const GeneratorPlace& place, std::o
     const Timer timer;
     size_t tokens = 0;
     std::optional<Output>& output = order.output;
-    if (output) output->begin();
+    on_rank_0(place.mesh.world(), [&] { output->begin(); });
     writer.write(
         order.ids,
         [&](size_t number, const std::string& text) {
@@ -383,6 +386,17 @@ bool has_degree(const Flags& flags) {
     return std::ranges::any_of(degrees, [&](const Degree& degree) { return flags.given(degree.flag); });
 }
 
+// Without a degree, each of srun's tasks writes all texts, and so would empty and fill the same file.
+void require_one_writer(const Flags& flags) {
+    const char* number = std::getenv("SLURM_STEP_NUM_TASKS");
+    const int tasks = number ? std::atoi(number) : 1;
+    if (tasks <= 1 || !flags.given("output")) return;
+    throw ConfigError(
+        "--output {}: srun started {} tasks, and each would write all texts into this file; let them divide "
+        "the texts with --parallelism.data_parallel_shard_degree={}, or start one with srun -n 1",
+        flags.text("output"), tasks, tasks);
+}
+
 }  // namespace
 
 int generate(const Arguments& arguments) {
@@ -399,6 +413,7 @@ int generate(const Arguments& arguments) {
     const Config config = config_of(flags);
     flags.require_different_files("prompts", "output");
     if (flags.given("output")) flags.require_replaceable(flags.text("output"));
+    if (!mpi && !has_degree(flags)) require_one_writer(flags);
     if (!mpi && has_degree(flags)) start_mpi();
     if (mpi)
         write_on_ranks(flags, config, *mpi);

@@ -4,6 +4,7 @@
 #include "coeus/models/decoder.hpp"
 #include "coeus/optim/grad_norm.hpp"
 #include "coeus/state/mesh_place.hpp"
+#include "coeus/state/nothing_trained.hpp"
 #include "memory_plan.hpp"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ EngineOptions without_training(EngineOptions options) {
     options.training = {};
     options.accumulation = 0;
     options.recompute = {};
-    options.types.frozen = Frozen({"."});
+    options.types.frozen = nothing_trained();
     options.types.offload = options.types.gradients_in_bf16 = false;
     options.copies_state = options.overlap_pairs = options.limits = options.snapshot = options.graphs = false;
     options.expert_blocks = false;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/generate/generator.hpp"
 
+#include "coeus/base/counted.hpp"
+#include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/models/model_config.hpp"
 #include "coeus/models/stage_split.hpp"
 #include "coeus/state/mesh_place.hpp"
+#include "coeus/state/nothing_trained.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -22,12 +26,16 @@ DecoderConfig without_mtp(DecoderConfig config) {
 DecoderPart part_of(const DecoderConfig& config, const Mesh& mesh) {
     const int stages = mesh.size(axis::pp);
     if (stages == 1) return DecoderPart::whole(config);
-    return split_evenly(config, stages, {})[size_t(mesh.rank(axis::pp))];
+    const SplitWeights weights;
+    if (const int64_t most = config.layers + weights.embedding + weights.head; stages > most)
+        throw ConfigError(
+            "parallelism.pipeline_parallel_degree = {}: the model has {}, so the largest valid value is {}",
+            stages, counted(config.layers, "layer"), most);
+    return split_evenly(config, stages, weights)[size_t(mesh.rank(axis::pp))];
 }
 
-// Nothing is trained, so that gathered weights need no room for gradients.
 StateTypes types_of(Dtype dtype) {
-    return {.master = dtype, .compute = dtype, .frozen = Frozen({""})};  // matches every name
+    return {.master = dtype, .compute = dtype, .frozen = nothing_trained()};
 }
 
 KvCache cache_of(const DecoderConfig& config, const DecoderPart& part, int64_t sequences, int64_t context,
@@ -35,6 +43,14 @@ KvCache cache_of(const DecoderConfig& config, const DecoderPart& part, int64_t s
     const HeadSizes sizes = config.head_sizes();
     return KvCache(part.layers(), sequences, context, sizes.key_width() / tp, sizes.value_width() / tp, dtype,
                    part.first_layer);
+}
+
+// What makes the plan of a rank smaller.
+std::string memory_remedy(const DecoderConfig& config, Dtype dtype, const MeshShape& mesh) {
+    const bool divides = ModelConfig(config)->refusal({.tensor = 2 * mesh.tp, .expert = mesh.ep}).empty();
+    return fmt::format("Reduce --context or --batch{} or use more ranks (parallelism.{}_degree)",
+                       dtype == Dtype::bf16 ? "," : ", set --dtype=bfloat16,",
+                       divides ? "tensor_parallel" : "data_parallel_shard");
 }
 
 }  // namespace
@@ -61,8 +77,9 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
                                  Mesh::planned(mesh_.shape(), mesh_.world().rank()));
     plan_ = plan(place);
     const int64_t memory = place.memory_bytes > 0 ? place.memory_bytes : place.device.memory_bytes();
-    together(mesh_.world(),
-             [&] { require_fits(plan_, memory, [] { return "Reduce --context or --batch"; }); });
+    together(mesh_.world(), [&] {
+        require_fits(plan_, memory, [&] { return memory_remedy(config, dtype, mesh_.shape()); });
+    });
     allocate(place);
 }
 

@@ -54,7 +54,9 @@ std::string sum_notice(const Config& config, const EngineOptions& options) {
         return idle +
                "on this mesh: gradients of weights that no ranks divide (dp_shard x cp > 1) are always "
                "summed once a step";
-    if (options.accumulation * options.pipeline.timetable.microbatches == 1)
+    const bool in_turns = options.overlap_pairs && options.pipeline.timetable.has_halves();
+    // gradients of halves that take turns are summed together
+    if (options.accumulation * options.pipeline.timetable.microbatches == (in_turns ? 2 : 1))
         return idle + "on a step of one local batch";
     return "";
 }

@@ -2,6 +2,7 @@
 // A model that has memorised a text, and the texts that `coeus generate` writes with it.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/paths.hpp"
 
 #include <sstream>
 
@@ -298,6 +299,16 @@ TEST_CASE("generate reports what is wrong") {
     expect_error(all.run(), {"--stop=\xff"}, "the tokenizer cannot represent this text");
     expect_error(all.run(), {"--output", all.path("no/such/folder.jsonl")},
                  "folder.jsonl: cannot write: No such file or directory");
+    expect_error(all.run(), {"--output", all.path("empty"), "--force"},
+                 "empty: cannot write: Is a directory");
+    // a file of texts stays as it is if the run is not possible
+    write_file(all.path("earlier.jsonl"), "earlier\n");
+    expect_error(all.run(), {"--stop=\xff", "--output", all.path("earlier.jsonl"), "--force"},
+                 "the tokenizer cannot represent this text");
+    CHECK(read_file(all.path("earlier.jsonl")) == "earlier\n");
+    expect_error(all.run(), {"--stop=\xff", "--output", all.path("later.jsonl")},
+                 "the tokenizer cannot represent this text");
+    CHECK_FALSE(fs::exists(all.path("later.jsonl")));
     write_file(all.path("run.toml"), "[job]\ndump_folder = \"the/run\"\n");
     const Outcome of_deck = run_coeus({"generate", "--checkpoint", all.path("run.toml"), "--prompt", ""});
     CHECK(of_deck.exit_code == 2);
@@ -317,4 +328,22 @@ TEST_CASE("generate reports what is wrong") {
                 .exit_code == 0);
     expect_error(all.run(), {"--tokenizer", all.path("large")},
                  "has 289 tokens, but the model's vocabulary only 288");
+}
+
+TEST_CASE("generate refuses one file for several tasks of srun that do not divide the work") {
+    const fs::path output = trained().path("tasks.jsonl");
+    const auto task = [&](int tasks) {
+        return run_shell(
+            fmt::format("env SLURM_STEP_NUM_TASKS={} '{}' generate --checkpoint "
+                        "'{}' --length=2 --output '{}' < /dev/null",
+                        tasks, paths::program(), trained().run().string(), output.string()));
+    };
+    const Outcome first = task(8);
+    CHECK(first.exit_code == 2);
+    CHECK_THAT(first.output,
+               Contains("tasks.jsonl: srun started 8 tasks, and each would write all texts into this file; "
+                        "let them divide the texts with --parallelism.data_parallel_shard_degree=8"));
+    CHECK_FALSE(fs::exists(output));
+    CHECK(task(1).exit_code == 0);
+    CHECK(fs::exists(output));
 }

@@ -87,7 +87,9 @@ TEST_CASE("generation: what is wrong on one rank is the same error on all") {
         const Mesh mesh(world.split(0, "a mesh of ranks that fail"), shape);
         const GeneratorPlace too_small = {.mesh = mesh, .memory_bytes = world.rank() == last ? 1000 : 0};
         CHECK_THROWS_WITH(Generator(c.model, Dtype::f64, 12, 2, too_small),
-                          Contains("only 1000 B is available") && Contains("Reduce --context or --batch"));
+                          Contains("only 1000 B is available") &&
+                              Contains("Reduce --context or --batch, set --dtype=bfloat16, or use more ranks "
+                                       "(parallelism."));
         CHECK_THROWS_AS(Generator(c.model, Dtype::f64, 12, 2, too_small), ConfigError);
 
         Generator generator(c.model, Dtype::f64, 12, 2, {.mesh = mesh});
@@ -107,5 +109,6 @@ TEST_CASE("generation: what is wrong on one rank is the same error on all") {
     if (world.size() > 1)
         CHECK_THROWS_WITH(
             Generator(tiny_config(1), Dtype::f64, 12, 1, {.mesh = Mesh::planned({.pp = 4}, world.rank())}),
-            Contains("parallelism.pipeline_parallel_"));
+            "parallelism.pipeline_parallel_degree = 4: the model has 1 layer, so the largest valid value is "
+            "3");
 }
