@@ -94,12 +94,13 @@ std::vector<Option> parallel_options() {
             "If a schedule has pairs (`DualPipeV`) and several ranks divide the experts: the forward and the "
             "backward of a pair take turns, so that one computes while the other exchanges tokens. No effect "
             "with `fsdp_reshard_after_forward = \"always\"` or `training.enable_cpu_offload`"),
-        works(COEUS_FIELD(parallelism.expert_parallel_overlap), to_nothing,
-              "If several ranks divide the experts: the two halves of a local batch take turns, so that one "
-              "computes while the rows of the other travel between these ranks. For an even "
-              "`training.local_batch_size`, without a pipeline and without `training.enable_cpu_offload`. "
-              "Results are those of half of `training.local_batch_size` with twice the number of local batches "
-              "in a step"),
+        works(
+            COEUS_FIELD(parallelism.expert_parallel_overlap), to_nothing,
+            "If several ranks divide the experts: the two halves of a local batch take turns, so that one "
+            "computes while the rows of the other travel between these ranks. For an even "
+            "`training.local_batch_size`, without a pipeline and without `training.enable_cpu_offload`. "
+            "Results are those of half of `training.local_batch_size` with twice the number of local batches "
+            "in a step"),
 
         works(COEUS_FIELD(activation_checkpoint.mode), to_nothing,
               "Which activations the backward pass recomputes, instead of keeping them. `none`: none. "

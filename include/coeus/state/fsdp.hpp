@@ -48,7 +48,8 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     int prefetch = 1;  ///< how many units are gathered ahead of the one in use, if weights are not kept
-    int in_use = 1;  ///< units in use at a time: 1, or 2 neighbours, for which the buffers have one more place
+    int in_use =
+        1;  ///< units in use at a time: 1, or 2 neighbours, for which the buffers have one more place
     /// Most elements of gradients in bfloat16 that are in float32 at a time, over all ranks: 128 MiB.
     int64_t most_summed = int64_t(1) << 25;
 };
@@ -142,9 +143,9 @@ public:
     /// Sets whether the leases of gradients that follow are the last uses of their units in the step. A
     /// unit's gradient is complete when as many of these leases have ended as the unit has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
-    /// Sets whether the leases of gradients that follow are of the first of two halves. After each of them the
-    /// other half has one on the same unit, and both are reduced together. Between the two, at most one other
-    /// unit gets a lease.
+    /// Sets whether the leases of gradients that follow are of the first of two halves. After each of them
+    /// the other half has one on the same unit, and both are reduced together. Between the two, at most one
+    /// other unit gets a lease.
     void expect_other_half(bool follows) { other_half_follows_ = follows; }
     /// Counts the last use of a unit whose lease has ended without being counted. If a schedule divides
     /// backwards into I and W, a looked-up table has its whole gradient after I, but only W tells which

@@ -311,7 +311,8 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
     charts.insert(charts.begin() + 1, measures.begin(), measures.end());
     const std::vector<StepPlaces> others = other_places_of(runs);
     for (Chart& chart : charts)
-        for (const StepPlaces& other : others) chart.other_x.push_back(other_axis(chart, other));
+        if (!chart.curves.empty())
+            for (const StepPlaces& other : others) chart.other_x.push_back(other_axis(chart, other));
     if (runs.size() > 1) {
         ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";
