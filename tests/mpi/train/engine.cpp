@@ -291,6 +291,8 @@ TEST_CASE("evaluator: ranks that divide experts evaluate the same number of rows
     set_experts(model, 1);
     model.moe.experts = 8;
     model.moe.top_k = 6;
+    const int64_t tokens = (world.size() + 1) * (seq_len + 1);  // rank 0 has 2 samples, the others 1
+    model.vocab = std::max(model.vocab, tokens);
     const auto loss_on = [&](const Mesh& on, const Sampler& sampler) {
         Engine engine(model, {.types = {.master = Dtype::f64, .compute = Dtype::f64},
                               .training = {.sequences = 1, .seq_len = seq_len},
@@ -309,11 +311,8 @@ TEST_CASE("evaluator: ranks that divide experts evaluate the same number of rows
     };
     std::optional<TemporaryFolder> folder;
     if (world.rank() == 0) folder.emplace();
-    // rank 0 has 2 samples, the others 1
-    const std::string path = broadcast_text(
-        world,
-        folder ? counting_file(folder->path() / "tokens.h5", (world.size() + 1) * (seq_len + 1), {}).string()
-               : "");
+    const std::string path =
+        broadcast_text(world, folder ? counting_file(folder->path() / "tokens.h5", tokens).string() : "");
     const TokenFile file(path);
     const Sampler sampler(file, {.seq_len = seq_len});
     CHECK(relatively_close(loss_on(mesh, sampler), loss_on(mesh_of_one(), sampler), 1e-13));
