@@ -264,7 +264,7 @@ private:
             std::vector<std::string> written;
             for (const std::string& file : {asked_.output, asked_.samples})
                 if (!file.empty()) written.push_back(file);
-            if (!weights_.run_folder.empty()) {
+            if (!weights_.run_folder.empty() && asked_.limit == 0) {  // a trial is not a result of the run
                 const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
                 append_to(history, weights_.step, results);
                 written.push_back(history.string());

@@ -139,9 +139,12 @@ TEST_CASE("evaluate: results have lm-evaluation-harness's keys, and samples the 
     CHECK_THAT(lines[0], Catch::StartsWith(R"({"task":"tasks","line":1,"id":"a","scores":[)"));
     CHECK_THAT(lines[1], Contains(R"("line":3)") && Contains(R"("gold":1)"));
     expect_refusal(Arguments{"evaluate", evaluated().run().string()} + arguments, "--force");
+    const fs::path history = evaluated().run() / "evaluation.jsonl";
+    const std::string before = read_file(history);
     const std::string limited =
         printed({evaluated().path("tasks.jsonl"), "--limit=1", "--context=16", "--stride=4"});
-    CHECK_THAT(limited, Contains("context 16") && !Contains("stories"));
+    CHECK_THAT(limited, Contains("context 16") && !Contains("stories") && !Contains("evaluation.jsonl"));
+    CHECK(read_file(history) == before);  // a trial is not a result of the run
 }
 
 TEST_CASE("evaluate: what a user can correct is refused before any work") {
@@ -187,6 +190,10 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
                    "tokens, but the model's vocabulary only 288");
     expect_refusal({"evaluate", run, tasks, "--context=1000000"}, "this model has at most");
     expect_refusal({"evaluate", run, tasks, "--stride=33"}, "--stride 33: must be at most the context, 32");
+    for (const std::string option : {"--context=16", "--stride=4", "--batch=2", "--limit=1", "--by_position",
+                                     "--add_bos_token=true", "--delimiter=x"})
+        expect_refusal({"evaluate", run, tasks, "--windows=training", option},
+                       option.substr(0, option.find('=')) + " is for --windows documents");
     expect_refusal({"evaluate", run, tasks, "--steps=two"}, "--steps two: must be all, or numbers of steps");
     expect_refusal({"evaluate", run, tasks, "--steps=3"}, "3");
     expect_refusal({"evaluate", run, tasks, "--steps=all", "--output", at.path("x.json")},

@@ -44,6 +44,20 @@ Flags evaluate_flags() {
     return flags;
 }
 
+namespace {
+
+void refuse_options_of_documents(const Flags& flags) {
+    for (const char* name :
+         {"context", "stride", "batch", "limit", "by_position", "add_bos_token", "delimiter"})
+        if (flags.given(name))
+            throw ConfigError(
+                "--{} is for --windows documents; --windows training takes windows, batch and ids from the "
+                "run's deck",
+                name);
+}
+
+}  // namespace
+
 Asked asked_by(const Flags& flags) {
     if (flags.words().size() < 2)
         throw ConfigError("coeus evaluate: needs a checkpoint and at least one file, but got only {}",
@@ -68,6 +82,7 @@ Asked asked_by(const Flags& flags) {
         .training_windows = flags.choice("windows", {"documents", "training"}) == "training",
         .by_position = flags.given("by_position"),
         .follow = flags.given("follow")};
+    if (asked.training_windows) refuse_options_of_documents(flags);
     for (const char* name : {"output", "samples"}) {
         if (!flags.given(name)) continue;
         if (asked.several() || asked.training_windows)
