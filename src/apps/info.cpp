@@ -102,6 +102,10 @@ std::optional<info::Part> part_of(const Flags& flags) {
     for (const char* name : {"tokenizer", "tokens", "bos_id", "eos_id"})
         if (given.empty() && flags.given(name))
             throw ConfigError("coeus info --{}: is for --document, --position, --step and --samples", name);
+    for (const char* name : {"verify", "diff", "model", "gpu", "memory"})
+        if (!given.empty() && flags.given(name))
+            throw ConfigError("coeus info --{}: cannot be used together with {}, which shows a part", name,
+                              given[0]);
     if (flags.given("rank") && part.step < 0)
         throw ConfigError("coeus info --rank: is for --step; a sample has one rank, which is shown");
     return given.empty() ? std::nullopt : std::optional(part);

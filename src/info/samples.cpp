@@ -157,8 +157,10 @@ void show_samples(const std::vector<std::string>& arguments, const Part& part) {
     Config config = deck.config;
     if (!deck.absent.empty()) throw ConfigError("{}", deck.absent[0]);
     if (!part.tokenizer.empty()) config.model.tokenizer_path = part.tokenizer;
-    if (part.separator.bos_id) config.training.bos_id = part.separator.bos_id;
-    if (part.separator.eos_id) config.training.eos_id = part.separator.eos_id;
+    if (part.separator.bos_id || part.separator.eos_id) {  // the one takes the place of the other too
+        config.training.bos_id = part.separator.bos_id;
+        config.training.eos_id = part.separator.eos_id;
+    }
     RunSamples run(config, part.ranks);
     const Shown shown(config, config.model.tokenizer(), run, part);
     if (part.step >= 0) return shown.step(part.step);

@@ -200,6 +200,10 @@ TEST_CASE("program: info shows a part of a token file") {
     CHECK_THAT(words.refusal({"info", "x.h5", "x.h5", "--document=1", "--tokenizer=tok"}),
                Contains("shows a part of one PATH, but 2 are given"));
     CHECK_THAT(words.refusal({"info", "x.h5", "--rank=1"}), Contains("--rank: is for --step"));
+    for (const std::string option : {"--verify", "--diff=y.h5", "--model", "--gpu=H100", "--memory=80"})
+        CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--tokenizer=tok", option}),
+                   Contains(option.substr(0, option.find('=')) +
+                            ": cannot be used together with --document, which shows a part"));
     CHECK(words.run({"tokenizer", "a.txt", "--vocab_size=260", "--output=other"}).exit_code == 0);
     CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--tokenizer=other"}),
                Contains(Tokenizer(words.folder / "tok").hash()) &&
