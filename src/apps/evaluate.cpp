@@ -226,7 +226,17 @@ private:
         const std::string list = "[" + join(names, ", ") + "]";
         std::vector<std::string> settings = {"training.dataset_path = " + list,
                                              "model.tokenizer_path = " + toml_of(tokenizer_place())};
-        if (!config_.validation.dataset_path.empty()) settings.push_back("validation.dataset_path = " + list);
+        const Config::Validation& validation = config_.validation;
+        const bool held_out = validation.dataset_path.empty();
+        for (const std::string& line : weights_.deck)
+            if (line.starts_with("training.bos_id ") || line.starts_with("training.eos_id ") ||
+                (held_out &&
+                 (line.starts_with("training.dataset_weights ") || line.starts_with("training.text_field "))))
+                settings.push_back(line);
+        if (!held_out)  // the training data, which nobody reads, are the same files
+            settings.insert(settings.end(), {"validation.dataset_path = " + list,
+                                             "training.text_field = " + toml_of(validation.text_field),
+                                             "training.bad_lines = " + toml_of(validation.bad_lines)});
         return settings;
     }
 

@@ -80,8 +80,8 @@ void expect_refusal(const Arguments& arguments, const std::string& message) {
 }
 
 // The last value of a field in metrics.jsonl, as it is written there.
-std::string last_in_metrics(const std::string& field) {
-    const std::string text = read_file(evaluated().run() / "metrics.jsonl"), key = '"' + field + "\":";
+std::string last_in_metrics(const std::string& field, const fs::path& run = evaluated().run()) {
+    const std::string text = read_file(run / "metrics.jsonl"), key = '"' + field + "\":";
     const size_t at = text.rfind(key) + key.size();
     return text.substr(at, text.find_first_of(",}", at) - at);
 }
@@ -96,6 +96,51 @@ TEST_CASE("evaluate: the windows of training give the run's validation loss in a
     CHECK_THAT(printed(windows + Arguments{"--dtype=float32"}), !Contains(loss));
     CHECK_THAT(printed(windows + Arguments{"--parallelism.data_parallel_shard_degree=2"}, 2),
                Contains(loss.substr(0, loss.size() - 6)));
+}
+
+TEST_CASE("evaluate: the windows of training read data as the run did: fields, weights and separators") {
+    const TemporaryFolder folder;
+    const auto path = [&](const std::string& name) { return (folder / name).string(); };
+    std::string a, b;
+    for (int i = 0; i < 300; ++i) {
+        a += R"({"body": "The dog sat on the mat, and the cat sat on the log.", "text": "x"})"
+             "\n";
+        b += R"({"body": "Another text, and no log.", "text": "x"})"
+             "\n";
+    }
+    write_file(path("a.jsonl"), a);
+    write_file(path("b.jsonl"), b);
+    // ids of NumPy in documents that begin with 9
+    std::string header = "{'descr': '<u2', 'fortran_order': False, 'shape': (3000,), }";
+    header.append(118 - 1 - header.size(), ' ').push_back('\n');
+    std::string ids = "\x93NUMPY\x01" + std::string("\0\x76\0", 3) + header;
+    for (int i = 0; i < 3000; ++i) ids += {char(i % 7 == 0 ? 9 : 20 + i % 31), '\0'};
+    write_file(path("ids.npy"), ids);
+    const Arguments tiny = {"--model.hf_assets_path=" + evaluated().path("tokenizer"),
+                            "--model.vocab_size=288",
+                            steps(2),
+                            "--checkpoint.enable",
+                            "--validation.enable",
+                            "--validation.freq=2"};
+    const auto check = [&](const std::string& name, const Arguments& files, const Arguments& more) {
+        CAPTURE(name);
+        std::string data = files[0];
+        for (size_t i = 1; i < files.size(); ++i) data += "," + files[i];
+        train_tiny(path(name), data, tiny + more);
+        const Outcome outcome =
+            run_coeus(Arguments{"evaluate", path(name)} + files +
+                      Arguments{"--windows=training", "--device=cpu", "--training.threads=1"});
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        CHECK_THAT(outcome.output,
+                   Contains("validation_loss " + last_in_metrics("validation_loss", path(name)) + " ("));
+    };
+    check("blend", {path("a.jsonl"), path("b.jsonl")},
+          {"--training.dataset_weights=0.9,0.1", "--training.text_field=body"});
+    check("field", {path("b.jsonl")},
+          {"--training.text_field=body", "--validation.text_field=body",
+           "--validation.dataset_path=" + path("b.jsonl")});
+    check("separator", {path("ids.npy")}, {"--training.bos_id=9", "--training.document_mask"});
 }
 
 TEST_CASE("evaluate: results of all checkpoints are appended once, and a report draws them") {
