@@ -41,6 +41,12 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds between_looks{2};  // for further checkpoints
 
+std::string steps_of(const std::vector<StepFile>& files) {
+    std::vector<std::string> steps;
+    for (const StepFile& file : files) steps.push_back(std::to_string(file.step));
+    return steps.empty() ? "none" : join(steps, ", ");
+}
+
 /// One evaluation on the ranks of a world.
 class Evaluation {
 public:
@@ -98,7 +104,8 @@ private:
         std::string path;
         on_first_rank(world_, [&] {
             checkpoints_ = folder_of_checkpoints();
-            const std::vector<StepFile> files = files_asked_for();
+            const std::vector<StepFile> files =
+                asked_.follow ? list_checkpoints(checkpoints_) : files_asked_for(true);
             if (files.empty())
                 throw ConfigError("{}: has no checkpoints of steps, only weights", checkpoints_);
             path = files.front().path;
@@ -116,7 +123,9 @@ private:
         return newest.parent_path().string();
     }
 
-    std::vector<StepFile> files_asked_for() const {
+    // `all`: each step of --steps must be there. Later a run may have removed it, or may not have saved it
+    // yet.
+    std::vector<StepFile> files_asked_for(bool all) const {
         std::vector<StepFile> files = list_checkpoints(checkpoints_);
         if (asked_.follow && asked_.steps.empty()) return files;
         if (asked_.steps == "all") return files;
@@ -130,8 +139,12 @@ private:
                                   asked_.steps);
             const int64_t step = std::stoll(word);
             const auto found = std::ranges::find(files, step, &StepFile::step);
-            if (found == files.end()) throw ConfigError("{}", missing_step_error(checkpoints_, step));
-            chosen.push_back(*found);
+            if (found != files.end())
+                chosen.push_back(*found);
+            else if (all)
+                throw ConfigError(
+                    "--steps {0}: there is no checkpoint of step {0} in {1}; existing steps: {2}", step,
+                    checkpoints_, steps_of(files));
         }
         return chosen;
     }
@@ -317,7 +330,7 @@ private:
     StepFile next_file(const std::set<int64_t>& done) const {
         std::vector<std::string> texts = {"-1", ""};
         on_first_rank(world_, [&] {
-            for (const StepFile& file : files_asked_for())
+            for (const StepFile& file : files_asked_for(false))
                 if (!done.contains(file.step)) {
                     texts = {std::to_string(file.step), file.path};
                     return;
