@@ -41,7 +41,7 @@ def coeus(options, text, ranks):
     threads = max(1, options.cores // 2)
     command = ["mpirun", "-n", str(ranks), "--bind-to", "none", "--oversubscribe"] if ranks > 1 else []
     command += [options.coeus, "evaluate", options.folder, text, "--dtype", "float32",
-                "--context", str(options.context), "--batch", str(options.batch), "--training.threads", str(threads)]
+                "--context", str(options.context), "--batch", str(options.batch), f"--training.threads={threads}"]
     allowed = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     begin = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=allowed)
