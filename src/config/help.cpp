@@ -178,7 +178,7 @@ On the command line:
 
 - An option is written `--section.option=value` or `--section.option value`.
 - A boolean can also be written `--section.option` or `--section.no_option`.
-- A list is written `a,b,c`.
+- A list is written `a,b,c`, or as in a deck, `'["a", "b"]'`.
 - If an option is given twice, the last one wins.
 - Names cannot be abbreviated.
 

@@ -137,12 +137,26 @@ void store(std::string& field, const Option& option, const Setting& setting, con
     field = check_choice(option, setting, *text);
 }
 
+// The list that a text on the command line spells as a deck does: ["a.txt", "b.txt"]. A pattern of files may
+// begin with a bracket too ([ab].txt), which is not TOML.
+std::optional<TomlValue::List> spelled_list(const std::string& text, const std::string& place) {
+    if (!text.starts_with('[') || !text.ends_with(']')) return std::nullopt;
+    try {
+        const std::vector<TomlEntry> entries = parse_toml("list = " + text, place);
+        const auto* list = entries.size() == 1 ? entries[0].value.as<TomlValue::List>() : nullptr;
+        return list ? std::optional(*list) : std::nullopt;
+    } catch (const ConfigError&) {
+        return std::nullopt;
+    }
+}
+
 // The elements of a list, or of a text with separators between them.
 TomlValue::List list_of(const Option& option, const Setting& setting, const TomlValue& value,
                         char separator) {
     if (const TomlValue::List* list = value.as<TomlValue::List>()) return *list;
     const std::string* text = value.as<std::string>();
     if (text == nullptr) reject_type(option, setting);
+    if (auto spelled = spelled_list(*text, setting.place)) return *spelled;
     TomlValue::List list;
     for (const std::string& part : split(*text, separator))
         list.push_back(option.type == Type::integers || option.type == Type::reals
