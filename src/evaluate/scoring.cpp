@@ -28,8 +28,10 @@ int64_t row_length_for(const DecoderConfig& model, int64_t context, int64_t tens
                        int64_t context_ranks) {
     const int64_t parts = tensor_ranks * (context_ranks > 1 ? 2 * context_ranks : 1),
                   length = round_up(context, parts);
-    const bool by_length = std::holds_alternative<DynamicScaling>(model.rope.scaling) ||
-                           std::holds_alternative<LongRopeScaling>(model.rope.scaling);
+    const bool by_length = std::ranges::any_of(model.ropes(), [](const RopeConfig& rope) {
+        return std::holds_alternative<DynamicScaling>(rope.scaling) ||
+               std::holds_alternative<LongRopeScaling>(rope.scaling);
+    });
     if (length != context && by_length)
         throw ConfigError(
             "--context {}: this model's RoPE depends on the length of a row, which tensor and context "

@@ -7,7 +7,7 @@
 namespace coeus {
 
 double Temperature::factor(int64_t position) const {
-    return 1 + scale * std::log(1 + std::floor(double(position + 1) / floor));
+    return 1 + scale * std::log(1 + std::floor(double(position + offset) / floor));
 }
 
 TemperatureTable::TemperatureTable(int64_t positions, const Temperature& temperature, Dtype dtype)

@@ -23,6 +23,14 @@ std::vector<PartOfLoss> losses_of(const DecoderConfig& config) {
     return losses;
 }
 
+// For sequences of so many positions.
+std::vector<RopeTable> rope_tables(const DecoderConfig& config, int64_t positions, Dtype dtype) {
+    std::vector<RopeTable> tables;
+    for (const RopeConfig& rope : config.ropes())
+        tables.emplace_back(positions, config.head_sizes().rotated_dim, rope.theta, rope.scaling, dtype);
+    return tables;
+}
+
 Temperature temperature_of(const DecoderConfig& config) {
     return config.is_latent() ? Temperature{} : config.grouped().temperature;
 }
@@ -69,8 +77,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     : Model(types, place),
       config_(config),
       batches_(config.mtp.layers, config.vocab),
-      tables_{{positions, config.head_sizes().rotated_dim, config.rope.theta, config.rope.scaling,
-               types.accumulate()},
+      tables_{rope_tables(config, positions, types.accumulate()),
               {positions, temperature_of(config), types.accumulate()}} {
     require(recompute.empty() || int64_t(recompute.size()) == config.all_layers(),
             "each layer of the whole model says what it recomputes, those of further tokens too");

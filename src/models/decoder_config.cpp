@@ -16,10 +16,9 @@ namespace {
 GroupedAttentionConfig attention_of(const DecoderConfig& model, GroupedAttentionConfig a, int64_t number) {
     if (!model.windowed.has(number)) a.window = 0;
     a.rope = !model.without_rope.has(number);
-    if (a.rope)
-        a.temperature = {};
-    else
-        a.chunk = 0;
+    if (a.rope && !a.temperature_everywhere) a.temperature = {};
+    if (a.rope && model.windowed.has(number)) a.rope_table = model.ropes().size() - 1;
+    if (!a.rope) a.chunk = 0;
     if (!a.rope && a.qk_norm == QkNorm::after_rope) a.qk_norm = QkNorm::none;
     return a;
 }
@@ -29,6 +28,13 @@ LatentAttentionConfig attention_of(const DecoderConfig& model, LatentAttentionCo
 }
 
 }  // namespace
+
+std::vector<RopeConfig> DecoderConfig::ropes() const {
+    std::vector<RopeConfig> all = {rope};
+    const RopeConfig in_windows = {window_rope.theta, window_rope.scaling, rope.layout};
+    if (window_rope && in_windows != rope) all.push_back(in_windows);
+    return all;
+}
 
 LayerConfig DecoderConfig::layer(int64_t number) const {
     require(number >= 0 && number < all_layers(), "the model has no such layer");
@@ -102,7 +108,8 @@ void DecoderConfig::validate() const {
     require_digits("nope_layers", without_rope);
     require_digits("moe.layers", moe_layers);
     std::visit([&](const auto& kind) { require_valid(kind, dim); }, attention);
-    require_valid(rope, head_sizes().rotated_dim);
+    require_valid(window_rope);
+    for (const RopeConfig& one : ropes()) require_valid(one, head_sizes().rotated_dim);
     for (const LayerKind& kind : layer_kinds())
         std::visit([](const auto& part) { require_valid(part); }, kind.config.feed_forward);
     require_countable(*this);

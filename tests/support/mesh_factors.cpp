@@ -176,6 +176,11 @@ const std::vector<MeshFactor>& mesh_factors() {
              if (part) set_rope_part(c.model);
          },
          true},
+        {2, always,
+         [](MeshCase& c, int two) {
+             if (two) set_two_ropes(c.model);
+         },
+         true},
         {expert_kinds, always, [](MeshCase& c, int n) { set_experts(c.model, n); }, true},
         {4, can_divide_experts, [](MeshCase& c, int n) { set_expert_ranks(c, n); }, true, 1},
         {3, can_divide_experts,

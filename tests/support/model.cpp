@@ -279,6 +279,18 @@ void set_rope_part(DecoderConfig& model) {
         a->rope_fraction = double(a->head_dim / 4 * 2) / double(a->head_dim);
 }
 
+void set_two_ropes(DecoderConfig& model) {
+    auto* a = std::get_if<GroupedAttentionConfig>(&model.attention);
+    if (!a) return;
+    if (a->window == 0) {
+        a->window = 4;
+        model.windowed = {.period = 2};
+    }
+    model.window_rope = {.theta = 50, .scaling = LinearScaling{.factor = 2}};
+    a->temperature = {.scale = 0.5, .floor = 2, .offset = 0};
+    a->temperature_everywhere = true;
+}
+
 void set_experts(DecoderConfig& model, int kind) {
     if (kind == 0) return;
     model.moe = {.experts = 4, .top_k = 2, .hidden = 7, .normalise = true};

@@ -106,6 +106,9 @@ DecoderConfig config_of_16s(int attention = 0, int experts = 0);
 void set_layer_choices(DecoderConfig& model, const std::string& word = "110");
 /// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
 void set_rope_part(DecoderConfig& model);
+/// Another RoPE in layers with a window, which every other layer gets if there is none, and a temperature in
+/// all layers (Gemma 3, Ministral 3), unless attention is latent.
+void set_two_ropes(DecoderConfig& model);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
 /// shared experts, a sigmoid that keeps 2 of 3 groups, and a loss that balances sequences (DeepSeek V3); in
 /// all layers, with biases, also of the router, and a clamped activation function (gpt-oss); in every other

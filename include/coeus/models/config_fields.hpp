@@ -29,6 +29,7 @@ void for_each_field(ConfigOf<DecoderConfig> auto& c, Visit&& visit) {
     visit(ConfigField{.name = "vocab_size", .hub = "vocab_size", .is_required = true, .most = 0x7fffffff},
           c.vocab);
     for_each_field(c.rope, visit);
+    if (!c.is_latent()) for_each_field(c.window_rope, visit);
     visit(ConfigField{.name = "norm_eps", .hub = "rms_norm_eps", .kind = constant, .usual = "1e-5"},
           c.norm_eps);
     visit(ConfigField{.name = "norm_type", .kind = constant}, c.norm_type);

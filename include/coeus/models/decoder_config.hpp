@@ -55,13 +55,15 @@ struct DecoderConfig {
     int64_t dim = 0, layers = 0, vocab = 0;
     AttentionConfig attention;  ///< what all layers share
     LayerChoice windowed;       ///< the layers in which the window applies; others attend to all tokens
-    /// The layers without RoPE. They attend to all chunks, and have the temperature; others do not have it.
+    /// The layers without RoPE. They attend to all chunks, and have the temperature; the others have it only
+    /// if it is everywhere.
     LayerChoice without_rope = {.period = 0};
     FeedForwardConfig feed_forward;        ///< of dense layers
     MoeConfig moe;                         ///< of the others
     LayerChoice moe_layers;                ///< the layers with experts, if moe has any; the others are dense
     std::optional<FfnRule> ffn_rule = {};  ///< the rule for the feed-forward width; not set: a given number
     RopeConfig rope;
+    WindowRope window_rope;  ///< of the layers in `windowed`, also if sliding_window is 0
     double norm_eps = 1e-5;
     NormType norm_type = NormType::rms_norm;
     bool tied = false;  ///< the output projection is the embedding table
@@ -78,6 +80,8 @@ struct DecoderConfig {
     LatentAttentionConfig& latent() { return std::get<LatentAttentionConfig>(attention); }
     const LatentAttentionConfig& latent() const { return std::get<LatentAttentionConfig>(attention); }
 
+    /// The RoPEs of the model: that of the layers in general, and that of windowed layers if it is another.
+    std::vector<RopeConfig> ropes() const;
     /// The configuration of a layer. The numbers from `layers` on are those of multi-token prediction.
     LayerConfig layer(int64_t number) const;
     /// The kinds of layers, in the order of their first layers.

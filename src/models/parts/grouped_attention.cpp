@@ -95,7 +95,7 @@ HeadSteps::List head_steps(const Declare& declare, const GroupedAttentionConfig&
     }
     if (a.rope)
         steps.push_back(std::make_unique<RotateHeads>(
-            tables.rope,
+            tables.ropes.at(a.rope_table),
             RopeShape{
                 .head_dim = a.head_dim, .width = a.rotated_dim(), .layout = declare.model().rope.layout}));
     if (a.qk_norm == QkNorm::after_rope)

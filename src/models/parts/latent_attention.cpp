@@ -96,7 +96,7 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const LatentAt
                                  .q = has_q_latents ? ColLinear(wq) : ColLinear(wq, input),
                                  .kv = ColLinear(wkv),
                                  .wo = RowLinear(wo)},
-        tables.rope, heads);
+        tables.ropes.front(), heads);
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -86,12 +87,24 @@ constexpr const char *theta_key = "rope_theta", *length_key = "original_max_posi
 std::string type_in(const JsonView& rope) {
     const auto now = rope.find("rope_type"), before = rope.find("type");
     if (now && before && now->string() != before->string()) reject_both(*now, *before);
-    return now ? now->string() : before ? before->string() : "default";
+    const std::string type = now ? now->string() : before ? before->string() : "default";
+    // the first names of LongRoPE, in folders of Phi 3
+    const bool is_older = type == "su" || (type == "yarn" && rope.contains("short_factor"));
+    return is_older ? "longrope" : type;
 }
 
+// What an object of RoPE is read with.
+struct Around {
+    std::optional<JsonView> original;        // the key beside the object
+    int64_t positions;                       // the model's longest sequence
+    std::span<const char* const> also = {};  // keys of the object that others read
+};
+
 // An object of RoPE must have no other keys than these.
-void require_rope_keys(const JsonView& rope, const std::string& type, std::vector<std::string> keys) {
+void require_rope_keys(const JsonView& rope, const Around& around, std::vector<std::string> keys) {
+    const std::string type = type_in(rope);
     for (const char* key : {"rope_type", "type", theta_key, "partial_rotary_factor"}) keys.emplace_back(key);
+    keys.insert(keys.end(), around.also.begin(), around.also.end());
     for (const auto& [key, value] : rope.items()) {
         // "finetuned" tells how the weights of some models with YaRN were made
         if (value.is_null() || key == "finetuned" || std::ranges::find(keys, key) != keys.end()) continue;
@@ -107,15 +120,9 @@ void require_rope_keys(const JsonView& rope, const std::string& type, std::vecto
     }
 }
 
-// What the fields of a scaling depend on outside of its object.
-struct Lengths {
-    std::optional<JsonView> original;  // the key beside the object
-    int64_t positions;                 // the model's longest sequence
-};
-
-void read_original_positions(const JsonView& rope, const Lengths& lengths, double& positions) {
-    const auto original = number_in_either(lengths.original, rope.find(length_key));
-    positions = original ? original->number() : double(lengths.positions);
+void read_original_positions(const JsonView& rope, const Around& around, double& positions) {
+    const auto original = number_in_either(around.original, rope.find(length_key));
+    positions = original ? original->number() : double(around.positions);
     if (original && !(positions >= 1)) original->reject("must be at least 1");
     if (original && positions > double(most_positions))
         original->reject(fmt::format("must be at most {}", most_positions));
@@ -131,21 +138,21 @@ bool stretches_to_model(const JsonView& rope, const Scaling&) {
 
 // Reads the fields of a scaling. A field that is absent and not required keeps its value.
 template <class Scaling>
-void read_scaling_fields(const JsonView& rope, const Lengths& lengths, Scaling& scaling) {
+void read_scaling_fields(const JsonView& rope, const Around& around, Scaling& scaling) {
     std::vector<std::string> keys;
     for_each_field(scaling, [&](const ConfigField& field, auto& value) {
         keys.emplace_back(field.hub);
         if constexpr (std::is_same_v<decltype(value), double&>)
-            if (keys.back() == length_key) return read_original_positions(rope, lengths, value);
+            if (keys.back() == length_key) return read_original_positions(rope, around, value);
         const bool is_given = rope.contains(field.hub);
         if (keys.back() == "factor" ? stretches_to_model(rope, scaling) : !field.is_required && !is_given)
             return;
         read_part(rope[field.hub], value);
     });
-    require_rope_keys(rope, type_in(rope), std::move(keys));
+    require_rope_keys(rope, around, std::move(keys));
     if constexpr (requires { scaling.original_positions; })
         if (stretches_to_model(rope, scaling))
-            scaling.factor = double(lengths.positions) / scaling.original_positions;
+            scaling.factor = double(around.positions) / scaling.original_positions;
 }
 
 [[noreturn]] void reject_factor(const JsonView& rope, double factor) {
@@ -155,25 +162,25 @@ void read_scaling_fields(const JsonView& rope, const Lengths& lengths, Scaling& 
 }
 
 // What a scaling must be besides its types and keys.
-void check(const JsonView&, const Lengths&, const LinearScaling&) {}
-void check(const JsonView& rope, const Lengths& lengths, const DynamicScaling& scaling) {
-    if (scaling.original_positions != double(lengths.positions))
-        number_in_either(lengths.original, rope.find(length_key))
+void check(const JsonView&, const Around&, const LinearScaling&) {}
+void check(const JsonView& rope, const Around& around, const DynamicScaling& scaling) {
+    if (scaling.original_positions != double(around.positions))
+        number_in_either(around.original, rope.find(length_key))
             ->reject(fmt::format("must be max_position_embeddings, {}, which readers take for this type",
-                                 lengths.positions));
+                                 around.positions));
 }
-void check(const JsonView& rope, const Lengths&, const Llama3Scaling& scaling) {
+void check(const JsonView& rope, const Around&, const Llama3Scaling& scaling) {
     if (!(scaling.low_frequency > 0)) rope["low_freq_factor"].reject("must be greater than 0");
     if (!(scaling.high_frequency >= scaling.low_frequency))
         rope["high_freq_factor"].reject("must be at least low_freq_factor");
 }
-void check(const JsonView& rope, const Lengths&, const YarnScaling& scaling) {
+void check(const JsonView& rope, const Around&, const YarnScaling& scaling) {
     if (!(scaling.beta_slow > 0)) rope["beta_slow"].reject("must be greater than 0");
     if (!(scaling.beta_fast >= scaling.beta_slow)) rope["beta_fast"].reject("must be at least beta_slow");
     for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"})
         if (rope.number(key, 0) < 0) rope[key].reject("must be at least 0");
 }
-void check(const JsonView& rope, const Lengths&, const LongRopeScaling& scaling) {
+void check(const JsonView& rope, const Around&, const LongRopeScaling& scaling) {
     for (const char* key : {"short_factor", "long_factor"})
         for (const JsonView& factor : rope[key].elements())
             if (!(factor.number() > 0)) factor.reject("must be greater than 0");
@@ -184,18 +191,18 @@ void check(const JsonView& rope, const Lengths&, const LongRopeScaling& scaling)
                           rope.file(), rope.path(), scaling.original_positions);
 }
 
-RopeScaling read_kind(const JsonView& rope, const Lengths&, const std::monostate&) {
-    require_rope_keys(rope, type_in(rope), {});
+RopeScaling read_kind(const JsonView& rope, const Around& around, const std::monostate&) {
+    require_rope_keys(rope, around, {});
     return {};
 }
 template <class Scaling>
-RopeScaling read_kind(const JsonView& rope, const Lengths& lengths, Scaling scaling) {
-    read_scaling_fields(rope, lengths, scaling);
+RopeScaling read_kind(const JsonView& rope, const Around& around, Scaling scaling) {
+    read_scaling_fields(rope, around, scaling);
     // a LongRoPE that does not lengthen rows does not change cos and sin either
     if constexpr (std::is_same_v<Scaling, LongRopeScaling>)
         if (!rope.contains("factor")) scaling.factor = std::max(1.0, scaling.factor);
     if (!(scaling.factor >= 1)) reject_factor(rope, scaling.factor);
-    check(rope, lengths, scaling);
+    check(rope, around, scaling);
     return scaling;
 }
 
@@ -207,13 +214,13 @@ std::vector<std::string> hub_types() {
 }
 
 // The scaling of a rope_parameters or rope_scaling object.
-RopeScaling read_scaling(const JsonView& rope, const Lengths& lengths) {
+RopeScaling read_scaling(const JsonView& rope, const Around& around) {
     const std::string type = type_in(rope);
     const auto usual = scaling_named(type);
     if (!usual)
         throw ConfigError("{}: {} of type \"{}\" is unknown to this version, which knows {}", rope.file(),
                           rope.path(), type, join(hub_types(), ", "));
-    return std::visit([&](const auto& kind) { return read_kind(rope, lengths, kind); }, *usual);
+    return std::visit([&](const auto& kind) { return read_kind(rope, around, kind); }, *usual);
 }
 
 bool is_given(double value) {
@@ -247,9 +254,10 @@ void require_fraction(const JsonView& json, double fraction) {
 
 // transformers takes rope_scaling, if it is not empty, instead of rope_parameters as a whole. The two must
 // therefore say the same, and so must theta and the original length in an object and beside it.
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction) {
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction,
+                   std::span<const char* const> also) {
     require_fraction(json, fraction);
-    const Lengths lengths = {json.find(length_key), positions};
+    const Around around = {json.find(length_key), positions, also};
     std::optional<JsonView> theta = json.find(theta_key), form;
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
         const auto found = json.find(key);
@@ -257,7 +265,7 @@ void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, do
             continue;
         if (!found->is_object()) found->reject("must be an object");
         require_fraction(*found, fraction);
-        const RopeScaling scaling = read_scaling(*found, lengths);
+        const RopeScaling scaling = read_scaling(*found, around);
         if (form && scaling != rope.scaling)
             throw ConfigError(
                 "{}: rope_scaling and rope_parameters are two forms of the same settings, but they do not "
@@ -277,19 +285,111 @@ void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, do
     if (theta) rope.theta = theta->number();
 }
 
-void write_hub_rope(Json& json, const RopeConfig& rope) {
-    const char* type = std::visit([](const auto& kind) { return type_name(kind); }, rope.scaling);
-    Json now = Json::object().set("rope_theta", rope.theta).set("rope_type", type), before;
-    if (rope.scaling != RopeScaling{}) {
-        before = Json::object().set("rope_type", type);
-        for (Json* form : {&now, &before})
-            std::visit([&](const auto& kind) { write_scaling(*form, kind); }, rope.scaling);
-    }
-    json.set("rope_parameters", std::move(now))
-        .set("rope_theta", rope.theta)
-        .set("rope_scaling", std::move(before));
-    if (const auto* dynamic = std::get_if<DynamicScaling>(&rope.scaling))
+namespace {
+
+// A scaling in an object that may have other keys.
+Json with_scaling(Json object, const RopeScaling& scaling) {
+    object.set("rope_type", std::visit([](const auto& kind) { return type_name(kind); }, scaling));
+    std::visit([&](const auto& kind) { write_scaling(object, kind); }, scaling);
+    return object;
+}
+Json hub_object(double theta, const RopeScaling& scaling) {
+    return with_scaling(Json::object().set(theta_key, theta), scaling);
+}
+// The keys of earlier versions.
+void write_older_form(Json& json, const RopeConfig& rope) {
+    const bool is_scaled = rope.scaling != RopeScaling{};
+    json.set(theta_key, rope.theta)
+        .set("rope_scaling", is_scaled ? with_scaling(Json::object(), rope.scaling) : Json());
+}
+void write_original_length(Json& json, const RopeScaling& scaling) {
+    if (const auto* dynamic = std::get_if<DynamicScaling>(&scaling))
         json.set("max_position_embeddings", int64_t(dynamic->original_positions));
+}
+
+}  // namespace
+
+void write_hub_rope(Json& json, const RopeConfig& rope) {
+    json.set("rope_parameters", hub_object(rope.theta, rope.scaling));
+    write_older_form(json, rope);
+    write_original_length(json, rope.scaling);
+}
+
+namespace {
+
+constexpr const char *of_full = "full_attention", *of_windowed = "sliding_attention";
+
+// Sets theta and scaling by an object. `beside`: theta outside of it.
+template <class Rope>
+void read_object(const JsonView& object, const std::optional<JsonView>& beside, int64_t positions,
+                 Rope& rope) {
+    if (!object.is_object()) object.reject("must be an object");
+    require_fraction(object, 1);
+    rope.scaling = read_scaling(object, {std::nullopt, positions});
+    if (const auto theta = number_in_either(beside, object.find(theta_key))) rope.theta = theta->number();
+}
+
+// The objects of rope_parameters are those of the two kinds of layers.
+void require_two_ropes(const JsonView& parameters) {
+    if (!parameters.is_object()) parameters.reject("must be an object");
+    for (const auto& [key, value] : parameters.items())
+        if (key != of_full && key != of_windowed)
+            throw ConfigError(
+                "{}: {} is not a type of layer; this architecture gives each type its own RoPE: write the "
+                "keys "
+                "in {}.{} and in {}.{}",
+                value.file(), value.path(), parameters.path(), of_full, parameters.path(), of_windowed);
+}
+
+}  // namespace
+
+void read_hub_ropes(const JsonView& json, RopeConfig& rope, WindowRope& in_windows, int64_t positions,
+                    const char* window_theta) {
+    const auto now = json.find("rope_parameters"), before = json.find("rope_scaling"),
+               theta = json.find(theta_key);
+    std::optional<JsonView> full, windowed, theta_in_windows;
+    if (now) {
+        require_two_ropes(*now);
+        full = now->find(of_full);
+        windowed = now->find(of_windowed);
+    }
+    if (theta) rope.theta = theta->number();
+    if (full) read_object(*full, theta, positions, rope);
+    if (before && !(before->is_object() && before->size() == 0)) {
+        RopeConfig older = rope;
+        read_object(*before, theta ? theta : full ? full->find(theta_key) : std::nullopt, positions, older);
+        if (full && older != rope) reject_both(*before, *full);
+        rope = older;
+    }
+    if (window_theta) theta_in_windows = json.find(window_theta);
+    if (theta_in_windows) in_windows.theta = theta_in_windows->number();
+    if (windowed) read_object(*windowed, theta_in_windows, positions, in_windows);
+    const bool is_clear = window_theta || (windowed && windowed->contains(theta_key));
+    if (theta && !is_clear && theta->number() != in_windows.theta)
+        theta->reject(
+            fmt::format("must be {0}, or rope_parameters.{1}.{2} must say what the layers with a window "
+                        "have: transformers 4 "
+                        "takes {2} for them too, and transformers 5 takes {0}",
+                        in_windows.theta, of_windowed, theta_key));
+}
+
+void write_hub_ropes(Json& json, const RopeConfig& rope, const WindowRope& in_windows,
+                     const char* window_theta) {
+    const WindowRope windowed = in_windows ? in_windows : WindowRope{rope.theta, rope.scaling};
+    json.set("rope_parameters", Json::object()
+                                    .set(of_full, hub_object(rope.theta, rope.scaling))
+                                    .set(of_windowed, hub_object(windowed.theta, windowed.scaling)));
+    write_older_form(json, rope);
+    if (window_theta) json.set(window_theta, windowed.theta);
+    write_original_length(json, rope.scaling);
+}
+
+void require_valid(const WindowRope& rope) {
+    if (!rope && rope.scaling != RopeScaling{})
+        throw ConfigError(
+            "model.window_rope_theta = {}: must be greater than 0 (usual: 10000), because the RoPE of layers "
+            "with a window is scaled",
+            rope.theta);
 }
 
 void require_valid(const RopeConfig& rope, int64_t width) {

@@ -30,6 +30,7 @@ MeshCase case_of(const MeshShape& mesh, int kind) {
     c.model.feed_forward.hidden = 23;
     c.model.tied = kind % 2 == 1;
     set_attention(c.model, kind % attention_kinds);
+    if (kind % 2 == 0) set_two_ropes(c.model);
     set_experts(c.model, kind % expert_kinds);
     set_expert_ranks(c, 1 + kind % 3);
     return c;

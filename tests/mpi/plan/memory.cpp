@@ -93,6 +93,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         if (number % 2 == 0) c.optimizer.name = "Muon";
         set_attention(c.model, number % attention_kinds);
         if (number % 2 == 1) set_rope_part(c.model);
+        if (number % 3 == 1) set_two_ropes(c.model);
         set_experts(c.model, number % expert_kinds);
         c.model.mtp.layers = number % 4 == 3 ? 1 : 0;
         if (number % 3 == 1) c.model.z_loss_weight = 0.05;

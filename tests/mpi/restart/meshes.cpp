@@ -82,6 +82,7 @@ MeshCase case_of(const Layout& layout, const Kind& kind, const StateTypes& types
     c.model.tied = kind.tied;
     c.optimizer.name = kind.optimizer;
     set_attention(c.model, kind.attention);
+    if (kind.attention == 2) set_two_ropes(c.model);
     set_experts(c.model, kind.experts);
     if (kind.layers) set_layer_choices(c.model, kind.layers);
     c.model.moe.experts = round_up(c.model.moe.experts, 8 * c.model.moe.groups);

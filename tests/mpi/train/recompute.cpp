@@ -54,6 +54,7 @@ void check_bits(bool every_type) {
             c.model.layers = 3;
             set_attention(c.model, int(number + t) % attention_kinds);
             if (number % 2 == 1) set_rope_part(c.model);
+            if (number % 3 == 1) set_two_ropes(c.model);
             set_experts(c.model, int(number + t) % expert_kinds);
             set_expert_ranks(c, int(number / 2 + t) % 4);
             if (t % 2 == 0) set_halves(c);

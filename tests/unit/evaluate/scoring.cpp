@@ -26,6 +26,10 @@ TEST_CASE("scoring: a row is as long as the context, rounded up to what ranks di
         CHECK_THROWS_WITH(row_length_for(model, 49, 1, 2),
                           Contains("--context 49") && Contains("divide into 4 parts") &&
                               Contains("the nearest context that they can divide is 48"));
+        model.rope.scaling = {};
+        model.window_rope = {.theta = 100, .scaling = scaling};
+        CHECK_THROWS_WITH(row_length_for(model, 49, 1, 2), Contains("RoPE depends on the length of a row"));
+        model.window_rope = {};
     }
 }
 

@@ -143,6 +143,7 @@ std::vector<DecoderConfig> models_of_all_kinds() {
         all.push_back(tiny_config());
         set_attention(all.back(), kind % attention_kinds);
         if (kind % 2 == 1) set_rope_part(all.back());
+        if (kind % 3 == 1) set_two_ropes(all.back());
         set_experts(all.back(), (kind + 1) % expert_kinds);
     }
     return all;

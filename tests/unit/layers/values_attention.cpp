@@ -151,7 +151,8 @@ double error_of_attention(const TestBatch& data, const AttentionHeads& a, const 
         for (size_t t = 0; t < q.size(); ++t)
             for (double& element : q[t])
                 element *= 1 + temperature.scale *
-                                   std::log(1 + std::floor((data.positions[t] + 1) / temperature.floor));
+                                   std::log(1 + std::floor(double(data.positions[t] + temperature.offset) /
+                                                           temperature.floor));
     Matrix expected =
         product(attended(data, a, q, k, v, extra.sinks ? vector("sinks", a.heads) : std::vector<double>()),
                 weights("wo", a.heads * a.value_width()));
@@ -233,11 +234,13 @@ TEST_CASE("attention: values with every choice of documents, window, chunk, norm
                                       .chunk = bit(2) ? 4 : 0};
         const auto norm = HeadNorm(number >> 6);
         CAPTURE(documents, heads.window, heads.chunk, heads.value_dim, vectors, bit(5), int(norm));
-        CHECK(error_of_attention(batch_of(documents), heads,
-                                 {.norm = norm,
-                                  .biases = vectors,
-                                  .sinks = vectors,
-                                  .temperature = {.scale = bit(5) ? 0.6 : 0, .floor = 3}}) <= 1e-12);
+        CHECK(error_of_attention(
+                  batch_of(documents), heads,
+                  {.norm = norm,
+                   .biases = vectors,
+                   .sinks = vectors,
+                   .temperature = {.scale = bit(5) ? 0.6 : 0, .floor = 3, .offset = bit(4) ? 0 : 1}}) <=
+              1e-12);
     }
 }
 

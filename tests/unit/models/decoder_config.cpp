@@ -252,6 +252,7 @@ TEST_CASE("a model's parameters are counted in one layer of each kind, and are t
                 set_attention(model, attention);
                 set_experts(model, experts);
                 if (choice > 1) set_layer_choices(model, choice == 2 ? "110" : "01101");
+                if (choice == 1) set_two_ropes(model);
                 model.mtp.layers = choice;
                 model.validate();
                 const Decoder decoder(model, {}, 1);

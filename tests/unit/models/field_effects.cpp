@@ -28,6 +28,7 @@ const std::map<std::string, Condition>& conditions() {
                     others = [](const DecoderConfig&m) { return !m.is_latent(); },
                     windowed = [](const DecoderConfig&m) { return m.head_sizes().window > 0; },
                     without_rope = [](const DecoderConfig&m) { return m.without_rope.period > 0; },
+                    warm = [](const DecoderConfig&m) { return !m.is_latent() && m.grouped().temperature; },
                     experts = [](const DecoderConfig&m) { return m.moe.experts > 0; },
                     groups = [](const DecoderConfig&m) { return m.moe.groups > 1; },
                     clamped = [](const DecoderConfig&m) { return m.moe.gate.limit > 0; },
@@ -42,8 +43,12 @@ const std::map<std::string, Condition>& conditions() {
         {"nope_period", others},
         {"nope_first_layer", without_rope},
         {"nope_layers", without_rope},
-        {"temperature_scale", without_rope},
-        {"temperature_floor", without_rope},
+        {"window_rope_theta", others},
+        {"window_rope_scaling", [](const DecoderConfig& m) { return bool(m.window_rope); }},
+        {"temperature_scale", warm},
+        {"temperature_floor", warm},
+        {"temperature_offset", warm},
+        {"temperature_everywhere", warm},
         {"moe.top_k", experts},
         {"moe.score_func", experts},
         {"moe.route_norm", [](const DecoderConfig& m) { return m.moe.experts > 0 && m.moe.top_k > 1; }},
@@ -87,6 +92,8 @@ std::vector<DecoderConfig> kinds() {
     // latent attention with a window, which no published model has
     all.push_back(all[3]);
     all.back().latent().window = 3;
+    all.push_back(tiny_config(4));
+    set_two_ropes(all.back());
     return all;
 }
 

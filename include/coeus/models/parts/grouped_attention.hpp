@@ -47,9 +47,12 @@ struct GroupedAttentionConfig {
     bool sinks = false;        ///< a learned score for each head, with a value of zeros
     int64_t window = 0;        ///< tokens that a query attends to, with itself; 0: all before it
     int64_t chunk = 0;         ///< a query attends to tokens of its own chunk of so many; 0: to all before it
-    bool rope = true;          ///< positions rotate queries and keys; not a field of the model (without_rope)
     double rope_fraction = 1;  ///< the part of a head's columns that RoPE rotates, the first ones
-    Temperature temperature;
+    Temperature temperature;   ///< of the layers without RoPE
+    bool temperature_everywhere = false;  ///< the layers with RoPE have it too
+    // These two are no fields of the model. They follow from its without_rope, windowed and window_rope.
+    bool rope = true;       ///< positions rotate queries and keys
+    size_t rope_table = 0;  ///< the number of their table (DecoderConfig::ropes)
 
     /// Columns of a head that RoPE rotates. A product that is not whole is rounded down, as in transformers.
     int64_t rotated_dim() const { return int64_t(double(head_dim) * rope_fraction); }
@@ -85,6 +88,10 @@ void for_each_field(ConfigOf<GroupedAttentionConfig> auto& a, Visit&& visit) {
           a.temperature.scale);
     visit(ConfigField{.name = "temperature_floor", .kind = constant, .is_later = true, .usual = "8192"},
           a.temperature.floor);
+    visit(ConfigField{.name = "temperature_offset", .kind = constant, .is_later = true, .least = 0},
+          a.temperature.offset);
+    visit(ConfigField{.name = "temperature_everywhere", .kind = constant, .is_later = true},
+          a.temperature_everywhere);
 }
 
 /// ConfigError naming the field, the rule and the nearest valid value. `dim`: width of the model.

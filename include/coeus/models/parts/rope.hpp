@@ -9,6 +9,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -22,6 +23,15 @@ struct RopeConfig {
     bool operator==(const RopeConfig&) const = default;
 };
 
+/// RoPE of the layers with a window, if it is not that of the others (Gemma 3, OLMo 3).
+struct WindowRope {
+    double theta = 0;  ///< 0: as in the other layers
+    RopeScaling scaling = {};
+
+    explicit operator bool() const { return theta > 0; }
+    bool operator==(const WindowRope&) const = default;
+};
+
 constexpr auto names_of(RopeLayout) {
     return std::array{EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
                       EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
@@ -33,6 +43,18 @@ void for_each_field(ConfigOf<RopeConfig> auto& rope, Visit&& visit) {
     visit(ConfigField{.name = "rope_theta", .kind = constant, .usual = "500000"}, rope.theta);
     visit(ConfigField{.name = "rope_scaling", .kind = constant}, rope.scaling);
     visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, rope.layout);
+}
+
+template <class Visit>
+void for_each_field(ConfigOf<WindowRope> auto& rope, Visit&& visit) {
+    using enum FieldKind;
+    visit(ConfigField{.name = "window_rope_theta",
+                      .kind = constant,
+                      .is_later = true,
+                      .may_be_zero = true,
+                      .usual = "10000"},
+          rope.theta);
+    visit(ConfigField{.name = "window_rope_scaling", .kind = constant, .is_later = true}, rope.scaling);
 }
 
 /// The name of a kind of scaling in config.json and decks.
@@ -111,14 +133,28 @@ RopeScaling scaling_from_description(const JsonView& json);
 
 /// RoPE in the formats of transformers 5 (rope_parameters) and of earlier versions (rope_theta,
 /// rope_scaling), with all its kinds of scaling, from all places where transformers reads it.
-/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates.
+/// `positions`: the model's longest sequence. `fraction`: the part of a head that the family rotates. `also`:
+/// keys of the objects that the family reads itself.
 /// ConfigError: two places do not agree, an object has an unknown key or one RoPE for each type of layer, or
 /// partial_rotary_factor has another value.
-void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1);
+void read_hub_rope(const JsonView& json, RopeConfig& rope, int64_t positions, double fraction = 1,
+                   std::span<const char* const> also = {});
 /// After the model's other fields: with the dynamic kind, max_position_embeddings is the original length.
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
+/// The RoPEs of a model whose layers with a window have their own: objects "full_attention" and
+/// "sliding_attention" in rope_parameters; or, in earlier versions, rope_theta and rope_scaling for layers
+/// without a window alone. `window_theta`: the key that gives the others their theta there, or null if they
+/// keep the given one. ConfigError as above, or if it is not clear to which layers rope_theta belongs.
+void read_hub_ropes(const JsonView& json, RopeConfig& rope, WindowRope& in_windows, int64_t positions,
+                    const char* window_theta);
+/// Both forms of them. Without a RoPE of their own, layers with a window have that of the others.
+void write_hub_ropes(Json& json, const RopeConfig& rope, const WindowRope& in_windows,
+                     const char* window_theta);
+
 /// ConfigError: LongRoPE has not one factor for each of the width/2 pairs of columns that are rotated.
 void require_valid(const RopeConfig& rope, int64_t width);
+/// ConfigError: there is a scaling, but no theta.
+void require_valid(const WindowRope& rope);
 
 }  // namespace coeus
