@@ -92,24 +92,36 @@ std::string HubElements::position(int64_t element) const {
         col / fp8_.block_cols, int(fp8_.codes[element]));
 }
 
-std::string text_prefix(const std::string& folder) {
+// "language_model.model.layers.0" in folders of transformers 4, "model.language_model.layers.0" in those of
+// transformers 5, which keep "lm_head".
+std::vector<HubWeights::Prefix> HubWeights::prefixes_of(const std::string& folder, const Safetensors& files) {
     const std::filesystem::path file = std::filesystem::path(folder) / "config.json";
-    if (!is_file_patiently(file)) return "";
-    return read_hub_config(folder).root().contains("text_config") ? "language_model." : "";
+    if (!is_file_patiently(file) || !read_hub_config(folder).root().contains("text_config")) return {{}};
+    const std::string within = "model.language_model.";
+    for (const std::string& name : files.names())
+        if (name.starts_with(within)) return {{"model.", within}, {"lm_head.", "lm_head."}};
+    return {{"", "language_model."}};
 }
 
 HubWeights HubWeights::open(const std::string& folder) {
     HubWeights weights;
     weights.folder_ = folder;
     weights.packed_format_ = read_packed_format(folder);
-    weights.prefix_ = text_prefix(folder);
     weights.files_ = Safetensors::open(folder);
+    weights.prefixes_ = prefixes_of(folder, weights.files_);
     return weights;
 }
 
-std::optional<std::string> HubWeights::text_name(const std::string& in_files) const {
-    if (!in_files.starts_with(prefix_)) return std::nullopt;
-    return in_files.substr(prefix_.size());
+std::string HubWeights::name_in_files(const std::string& name) const {
+    for (const auto& [alone, in_files] : prefixes_)
+        if (name.starts_with(alone)) return in_files + name.substr(alone.size());
+    return name;
+}
+
+std::optional<std::string> HubWeights::text_name(const std::string& name) const {
+    for (const auto& [alone, in_files] : prefixes_)
+        if (name.starts_with(in_files)) return alone + name.substr(in_files.size());
+    return std::nullopt;
 }
 
 int64_t HubWeights::count_others() const {

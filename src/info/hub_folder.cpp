@@ -27,6 +27,14 @@ std::string architecture_of(const std::string& folder) {
     return hub_architecture(model_families(), config.root());
 }
 
+// What says that this is only a part of the folder's model.
+std::string about_whole(const std::string& folder, const std::string& architecture) {
+    const JsonDocument config = read_hub_config(folder);
+    const std::optional<JsonView> list = config.root().find("architectures");
+    if (!list || list->size() != 1 || list->strings().front() == architecture) return "";
+    return fmt::format(" (the text model of {})", list->strings().front());
+}
+
 bool is_built(const std::string& architecture) {
     const std::vector<std::string> built = hub_architectures();
     return std::ranges::find(built, architecture) != built.end();
@@ -95,8 +103,8 @@ void show_hub_folder(const std::string& folder, const Options& options) {
     const std::string architecture = architecture_of(folder);
     const bool built = is_built(architecture);
     print("{}: Hugging Face folder\n", folder);
-    entry("architecture",
-          architecture + (built ? "" : " (not implemented yet: Coeus cannot train or run it)"));
+    entry("architecture", architecture + (built ? about_whole(folder, architecture)
+                                                : " (not implemented yet: Coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {
         const HubModel read = read_hub_model(folder);

@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/hub_json.hpp"
 #include "coeus/file/hub_name.hpp"
+#include "coeus/file/safetensors.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/registry.hpp"
 
@@ -26,18 +27,23 @@ const std::set<std::string> without_meaning = {
     "pretraining_tp", "torch_dtype",   "transformers_version", "use_cache"};
 
 // The text model of a folder that has other parts too is an object with this key.
-const std::string of_text_model = "text_config.";
+const std::string text_key = "text_config";
 
-bool has_no_meaning(std::string path) {
-    if (path.starts_with(of_text_model)) path.erase(0, of_text_model.size());
-    return without_meaning.contains(path);
+std::string path_in_model(std::string path) {
+    if (path.starts_with(text_key + ".")) path.erase(0, text_key.size() + 1);
+    return path;
+}
+
+bool has_no_meaning(const std::string& path) {
+    return without_meaning.contains(path_in_model(path));
 }
 
 // Adds the keys of an object, and of the objects in it, that nobody asked for.
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
     for (const auto& [name, value] : object.items()) {
-        if (value.path() == "quantization_config") continue;  // of the weights: file/packed_formats.hpp
+        if (path_in_model(value.path()) == "quantization_config")
+            continue;  // of the weights: file/packed_formats.hpp
         const bool is_idle = has_no_meaning(value.path());
         if (!asked.contains(value.path()) && !is_idle)
             unknown.push_back(value.path());
@@ -59,6 +65,80 @@ std::string about_missing_config(const std::string& folder) {
     return "; a Hugging Face folder has config.json, which describes the model";
 }
 
+// The "model_type"s that are known, each once.
+std::vector<std::string> known_types(std::span<const ModelFamily> families) {
+    std::vector<std::string> types;
+    for (const ModelFamily& family : families)
+        for (const std::string& type : family.model_types)
+            if (std::ranges::find(types, type) == types.end()) types.push_back(type);
+    return types;
+}
+
+// The architecture of a "model_type"; "" if no family has it.
+std::string architecture_of_type(std::span<const ModelFamily> families, const std::string& type) {
+    std::string architecture;
+    for (const ModelFamily& family : families)
+        for (size_t i = 0; i < family.model_types.size(); ++i)
+            if (family.model_types[i] == type) architecture = family.architectures[i];
+    return architecture;
+}
+
+std::vector<std::string> names_in(const JsonView& config) {
+    const auto list = config.find("architectures");
+    return list ? list->strings() : std::vector<std::string>();
+}
+
+[[noreturn]] void reject_type(std::span<const ModelFamily> families, const JsonView& config) {
+    config["model_type"].reject(
+        fmt::format("must be one of {}, because architectures names none (others are not implemented yet)",
+                    join(known_types(families), ", ")));
+}
+
+// The family whose text model a model with further parts has, if its own config does not say more.
+const ModelFamily* find_wrapped(std::span<const ModelFamily> families, const JsonView& config) {
+    for (const std::string& name : names_in(config))
+        for (const ModelFamily& family : families)
+            if (std::ranges::find(family.wrappers, name) != family.wrappers.end()) return &family;
+    return nullptr;
+}
+
+// The architecture of a model's text model; "" if it has none, or one of an unknown type in a model that is
+// unknown too.
+std::string architecture_of_text(std::span<const ModelFamily> families, const JsonView& config) {
+    const ModelFamily* wrapped = find_wrapped(families, config);
+    if (!wrapped && !config.contains(text_key)) return "";
+    const JsonView text = config[text_key];
+    const std::string type = text.string("model_type", "");
+    if (!names_in(text).empty() || !architecture_of_type(families, type).empty())
+        return hub_architecture(families, text);
+    if (wrapped && !type.empty()) reject_type(families, text);
+    return wrapped ? wrapped->architectures.front() : "";
+}
+
+// The keys of the model that is read: those of the whole object, or those of its text model. They also say
+// which architecture it is, whatever said it, because families find it in this key.
+Json keys_of_model(const JsonView& config, const std::string& architecture) {
+    Json keys = config.contains(text_key) ? config[text_key].value() : config.value();
+    keys.set("architectures", std::vector<std::string>{architecture});
+    return keys;
+}
+
+bool has_head(const Safetensors& weights) {
+    return std::ranges::any_of(weights.names(),
+                               [](const std::string& name) { return name.ends_with("lm_head.weight"); });
+}
+
+// The whole model says whether the head of the text model is its table. Folders of transformers 5 may say so
+// and have a head of their own, or have none although the text model should have one: the weights decide.
+void inherit_tied(const JsonView& config, Json& text, const std::string& folder) {
+    constexpr const char* tied = "tie_word_embeddings";
+    if (!config.contains(tied)) return;
+    const bool outside = config.boolean(tied),
+               inside = JsonView(text, config.file(), text_key).boolean(tied, outside);
+    const bool is_clear = outside == inside || !Safetensors::is_at(folder);
+    text.set(tied, is_clear ? outside : !has_head(Safetensors::open(folder)));
+}
+
 }  // namespace
 
 HubModel read_hub_model(const std::string& folder, const std::string& family_name) {
@@ -68,9 +148,10 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
         throw ConfigError("{}: this file does not exist{}", file.string(), about_missing_config(folder));
     const JsonDocument document = read_hub_config(folder);
     const ModelFamily& family = claimed_family(model_families(), document.root(), family_name);
-    Json named = document.root().value();  // whatever says it, families find the architecture in this key
-    named.set("architectures", std::vector<std::string>{hub_architecture(model_families(), document.root())});
-    const JsonView root(named, file.string());
+    const bool is_part = document.root().contains(text_key);
+    Json keys = keys_of_model(document.root(), hub_architecture(model_families(), document.root()));
+    if (is_part) inherit_tied(document.root(), keys, folder);
+    const JsonView root(keys, file.string(), is_part ? text_key : "");
     std::set<std::string> asked;
     HubModel model;
     model.config = family.from_hub(root.noting(asked));
@@ -82,23 +163,12 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
 }
 
 std::string hub_architecture(std::span<const ModelFamily> families, const JsonView& config) {
-    std::vector<std::string> types;
-    std::string of_type;  // the architecture of model_type, if a family knows it
-    const std::string type = config.string("model_type", "");
-    for (const ModelFamily& family : families)
-        for (size_t i = 0; i < family.model_types.size(); ++i) {
-            if (family.model_types[i] == type) of_type = family.architectures[i];
-            if (std::ranges::find(types, family.model_types[i]) == types.end())
-                types.push_back(family.model_types[i]);
-        }
-    const std::optional<JsonView> list = config.find("architectures");
-    const std::vector<std::string> names = list ? list->strings() : std::vector<std::string>();
-    if (names.size() > 1) list->reject("must name one architecture");
+    const std::vector<std::string> names = names_in(config);
+    if (names.size() > 1) config["architectures"].reject("must name one architecture");
+    if (std::string of_text = architecture_of_text(families, config); !of_text.empty()) return of_text;
+    const std::string type = config.string("model_type", ""), of_type = architecture_of_type(families, type);
     if (names.empty() && !of_type.empty()) return of_type;
-    if (names.empty() && !type.empty())
-        config["model_type"].reject(fmt::format(
-            "must be one of {}, because architectures names none (others are not implemented yet)",
-            join(types, ", ")));
+    if (names.empty() && !type.empty()) reject_type(families, config);
     if (names.empty())
         throw ConfigError(
             "{}: neither architectures nor model_type says which model this is; add one of them, such as "
@@ -148,8 +218,9 @@ const ModelFamily& claimed_family(std::span<const ModelFamily> families, const J
 std::vector<std::string> hub_architectures() {
     std::vector<std::string> all;
     for (const ModelFamily& family : model_families())
-        for (const std::string& architecture : family.architectures)
-            if (std::ranges::find(all, architecture) == all.end()) all.push_back(architecture);
+        for (const auto* names : {&family.architectures, &family.wrappers})
+            for (const std::string& architecture : *names)
+                if (std::ranges::find(all, architecture) == all.end()) all.push_back(architecture);
     return all;
 }
 

@@ -37,6 +37,54 @@ std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape
     return {HubPlace::whole(usual_hub_name(parameter), shape)};
 }
 
+std::vector<HubPlace> stacked_hub_places(const std::string& name, const Shape& shape, int64_t all_rows,
+                                         int64_t first) {
+    const int rank = shape.rank;
+    const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
+    Shape whole = shape;
+    whole[rank - 2] = all_rows;
+    std::vector<HubPlace> places;
+    for (int64_t e = 0; e < shape.rows() / rows; ++e)
+        places.push_back({.name = name,
+                          .shape = whole,
+                          .first_row = e * rows,
+                          .rows = rows,
+                          .offset = (e * all_rows + first) * cols,
+                          .row_stride = cols});
+    return places;
+}
+
+HubStack qkv_hub_stack(const DecoderConfig& config, const char* theirs) {
+    const GroupedAttentionConfig& a = config.grouped();
+    return {theirs,
+            {{"attention.wq.weight", a.query_width()},
+             {"attention.wk.weight", a.key_width()},
+             {"attention.wv.weight", a.value_width()}}};
+}
+
+HubStack gate_up_hub_stack(const DecoderConfig& config, const char* theirs) {
+    const int64_t hidden = config.feed_forward.hidden;
+    return {theirs, {{"feed_forward.w1.weight", hidden}, {"feed_forward.w3.weight", hidden}}};
+}
+
+std::vector<HubPlace> places_in(std::span<const HubStack> stacks, const std::string& parameter,
+                                const Shape& shape) {
+    for (const HubStack& stack : stacks) {
+        int64_t rows = 0, first = 0;
+        std::string name;
+        for (const HubStack::Part& part : stack.parts) {
+            if (std::string here = hub_name_in(std::array{HubName{part.ours, stack.theirs}}, parameter);
+                !here.empty()) {
+                name = std::move(here);
+                first = rows;
+            }
+            rows += part.rows;
+        }
+        if (!name.empty()) return stacked_hub_places(name, shape, rows, first);
+    }
+    return {};
+}
+
 std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,
                                             int64_t first) {
     const int64_t rows = shape[1], cols = shape[2];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of models that also take images, in the form in which Llama 4 is published: runs, `coeus convert`,
-// `coeus generate` and `coeus info` give what they give for a folder of the text model alone.
+// Folders of models that also take images, in the form in which Llama 4 is published and in that of
+// transformers 5: runs, `coeus convert`, `coeus generate` and `coeus info` give what they give for a folder
+// of the text model alone.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/hub_folder.hpp"
@@ -30,7 +31,7 @@ struct Folders {
     fs::path text = folder / "text", images = folder / "images", data = folder / "tokens.h5";
 
     Folders() {
-        write_folder_with_images(text, images, tiny_llama4());
+        write_folder_with_images(text, images, tiny_llama4(), "Llama4ForConditionalGeneration");
         write_token_file(data, {.tokens = learnable_tokens(40 * 17)});
     }
 };
@@ -75,6 +76,7 @@ TEST_CASE("convert, generate and info read the text model of a folder with image
     const std::string shown = succeeded(run_coeus({"info", folders.images.string(), "--verify"}));
     CHECK_THAT(shown, Contains("complete       yes") &&
                           Contains("ignored        3 tensors do not belong to the text model") &&
+                          Contains("Llama4ForCausalLM (the text model of Llama4ForConditionalGeneration)") &&
                           !Contains("unknown keys"));
     write_file(folders.folder / "text.txt", "The dog sat on the mat, and the cat sat on the log.\n");
     succeeded(run_coeus({"tokenizer", (folders.folder / "text.txt").string(), "--vocab_size=270", "--output",
@@ -92,6 +94,27 @@ TEST_CASE("convert, generate and info read the text model of a folder with image
         return succeeded(run_shell(coeus_line(arguments) + " 2> /dev/null"));  // without the notice
     };
     CHECK(generated(folders.images) == generated(folders.text));
+}
+
+TEST_CASE("the tensors of a text model have names of either form, with a head of their own and without one") {
+    const TemporaryFolder folder;
+    DecoderConfig model = small_model("mistral", "debugmodel", 32, 2, 8);
+    model.feed_forward.hidden = 48;
+    int number = 0;
+    for (const bool tied : {false, true})
+        for (const TextNames names : {TextNames::outside, TextNames::inside}) {
+            CAPTURE(tied, int(names));
+            model.tied = tied;
+            const fs::path at = folder / fmt::format("{}", ++number), text = at / "text",
+                           images = at / "images", a = at / "a.h5", b = at / "b.h5";
+            write_folder_with_images(text, images, model, "Mistral3ForConditionalGeneration", names);
+            succeeded(convert_folder(text, a));
+            CHECK_THAT(succeeded(convert_folder(images, b)),
+                       Contains("3 tensors of " + images.string() + " do not belong to the text model"));
+            CHECK(differing_arrays(a, b).empty());
+            CHECK(tied == (read_file(text / "config.json").find("\"tie_word_embeddings\": true") !=
+                           std::string::npos));
+        }
 }
 
 TEST_CASE("an incomplete text model of a folder with images is reported with the names in the folder") {

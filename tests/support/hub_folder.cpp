@@ -54,39 +54,50 @@ void add_random(FolderTensors& tensors, const std::string& name, const Shape& sh
     for (int64_t i = 0; i < shape.count(); ++i) set_element(tensor, i, small_number(random));
 }
 
-// The tensors of a model; their names begin with `prefix`.
-FolderTensors random_tensors(const DecoderConfig& model, const std::string& prefix = "") {
+// The tensors of a model; named(name) is the name in the folder.
+template <class Named>
+FolderTensors random_tensors(const DecoderConfig& model, const Named& named) {
     FolderTensors tensors;
     Numbers random;
-    for (const auto& [name, shape] : folder_shapes(model)) add_random(tensors, prefix + name, shape, random);
+    for (const auto& [name, shape] : folder_shapes(model)) add_random(tensors, named(name), shape, random);
     return tensors;
+}
+std::string own_name(const std::string& name) {
+    return name;
+}
+std::string outside(const std::string& name) {
+    return "language_model." + name;
+}
+std::string inside(const std::string& name) {
+    const std::string model = "model.";
+    return name.starts_with(model) ? "model.language_model." + name.substr(model.size()) : name;
 }
 
 }  // namespace
 
 void write_random_folder(const fs::path& folder, const DecoderConfig& model) {
-    random_tensors(model).write(folder, hub_config_of(model));
+    random_tensors(model, own_name).write(folder, hub_config_of(model));
 }
 
 void write_folder_with_images(const fs::path& of_text, const fs::path& with_images,
-                              const DecoderConfig& model) {
+                              const DecoderConfig& model, const std::string& architecture, TextNames names) {
     Json text = hub_config_of(model);
-    random_tensors(model).write(of_text, text);
-    FolderTensors tensors = random_tensors(model, "language_model.");
+    random_tensors(model, own_name).write(of_text, text);
+    const bool is_inside = names == TextNames::inside;
+    FolderTensors tensors = random_tensors(model, is_inside ? inside : outside);
     Numbers random;
     for (const char* name : {"multi_modal_projector.linear_1.weight", "vision_model.class_embedding",
                              "vision_model.model.layers.0.self_attn.q_proj.weight"})
-        add_random(tensors, name, {6, 4}, random);
-    text.set("bos_token_id", 1).set("for_llm_compressor", false).set("torch_dtype", "float32");
+        add_random(tensors, (is_inside ? "model." : "") + std::string(name), {6, 4}, random);
+    text.set("bos_token_id", 1).set("torch_dtype", "float32");
     tensors.write(with_images,
                   Json::object()
-                      .set("architectures", std::vector<std::string>{"Llama4ForConditionalGeneration"})
+                      .set("architectures", std::vector<std::string>{architecture})
                       .set("boi_token_index", 270)
                       .set("eoi_token_index", 271)
                       .set("image_token_index", 272)
-                      .set("model_type", "llama4")
                       .set("text_config", std::move(text))
-                      .set("tie_word_embeddings", false)
+                      .set("tie_word_embeddings", !model.tied)  // the weights decide
                       .set("vision_config",
                            Json::object()
                                .set("hidden_size", 6)

@@ -44,9 +44,13 @@ DecoderConfig small_model(const std::string& family, const std::string& flavor, 
 
 /// Writes a model's folder, in float32.
 void write_random_folder(const std::filesystem::path& folder, const DecoderConfig& model);
-/// Writes the same weights twice: as the folder of a Llama 4 for texts, and in the form in which Llama 4 is
-/// published, with a part for images of three tensors.
+/// How a folder with further parts names the tensors of its text model.
+enum class TextNames { outside, inside };
+/// Writes the same weights twice: as the folder of a model for texts, and as that of a model of this
+/// architecture, with a part for images of three tensors. Outside: "language_model.model.norm.weight", in the
+/// form in which Llama 4 is published. Inside: "model.language_model.norm.weight", as of transformers 5.
 void write_folder_with_images(const std::filesystem::path& of_text, const std::filesystem::path& with_images,
-                              const DecoderConfig& model);
+                              const DecoderConfig& model, const std::string& architecture,
+                              TextNames names = TextNames::outside);
 
 }  // namespace coeus::test

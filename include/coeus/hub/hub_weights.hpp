@@ -2,7 +2,8 @@
 // HubWeights: the tensors of a Hugging Face folder, which may be quantized. To its callers they are tensors
 // of floating-point elements, under the names and with the shapes that the places of a model expect.
 // Quantized tensors are decoded while they are read, and only the part that is read.
-// Only the tensors of the text model are seen, under names without text_prefix().
+// If config.json has a "text_config", the folder has other parts too, such as one for images. Only the
+// tensors of the text model are seen, under the names that they have in a folder of the text model alone.
 // file/safetensors.hpp reads the files, and the index if there are several.
 #pragma once
 
@@ -38,10 +39,6 @@ private:
     Fp8Blocks fp8_ = {};
 };
 
-/// The beginning of the names of the text model's tensors in a folder: "", or "language_model." if
-/// config.json has a "text_config", because the folder has other parts too, such as one for images.
-std::string text_prefix(const std::string& folder);
-
 class HubWeights {
 public:
     /// ConfigError as read_packed_format() and Safetensors::open().
@@ -51,7 +48,7 @@ public:
     const PackedFormat& packed_format() const { return packed_format_; }
     const Safetensors& files() const { return files_; }
     /// The name of a tensor in the files.
-    std::string name_in_files(const std::string& name) const { return prefix_ + name; }
+    std::string name_in_files(const std::string& name) const;
     /// The inverse. None for a tensor that does not belong to the text model.
     std::optional<std::string> text_name(const std::string& in_files) const;
     /// How many tensors do not belong to the text model.
@@ -78,7 +75,13 @@ private:
     HubElements fp8(const HubPlace& place) const;
     const Safetensors::Entry& scales_of(const std::string& tensor, const std::string& scales,
                                         const Shape& shape) const;
-    std::string folder_, prefix_;
+    // The beginning of names of the text model alone, and of the same names in the files.
+    struct Prefix {
+        std::string alone, in_files;
+    };
+    static std::vector<Prefix> prefixes_of(const std::string& folder, const Safetensors& files);
+    std::string folder_;
+    std::vector<Prefix> prefixes_;  // of which a name has one
     PackedFormat packed_format_;
     Safetensors files_;
 };

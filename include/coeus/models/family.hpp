@@ -47,6 +47,9 @@ struct ModelFamily {
     /// "model_type" of each architecture in config.json: "llama". Empty: the types are not known, so that
     /// config.json must name the architecture.
     std::vector<std::string> model_types = {};
+    /// Architectures of models with further parts, such as one for images, whose text model is the first of
+    /// these unless its own config says otherwise: "Llama4ForConditionalGeneration".
+    std::vector<std::string> wrappers = {};
 
     /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
     /// feature that is not implemented. The caller sets name and flavour.

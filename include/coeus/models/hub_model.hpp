@@ -12,7 +12,7 @@
 
 namespace coeus {
 
-/// The architectures that the families can read.
+/// The architectures that the families can read, also those whose text model alone is read.
 std::vector<std::string> hub_architectures();
 
 /// The model of a folder's config.json.
@@ -30,8 +30,8 @@ HubModel read_hub_model(const std::string& folder, const std::string& family = "
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family = "");
 
 /// The architecture of a config.json: "architectures", or, if that is absent, null or empty, that of
-/// "model_type". ConfigError: neither says which one; or "model_type", by which transformers goes, belongs to
-/// another architecture.
+/// "model_type". If there is a "text_config", it is that of this text model. ConfigError: neither says which
+/// one; or "model_type", by which transformers goes, belongs to another architecture.
 std::string hub_architecture(std::span<const ModelFamily> families, const JsonView& config);
 
 /// The name of the family that reads a folder if a deck names none; "" if the folder has no config.json, or

@@ -23,6 +23,26 @@ std::string hub_name_in(std::span<const HubName> names, const std::string& param
 /// tensor for each.
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig& config);
+/// The place of a matrix [rows, cols] in a tensor [all_rows, cols], or the places of matrices [E, rows, cols]
+/// in a tensor [E, all_rows, cols]: our rows are its rows from `first` on.
+std::vector<HubPlace> stacked_hub_places(const std::string& name, const Shape& shape, int64_t all_rows,
+                                         int64_t first);
+
+/// Parameters of a layer that are one tensor of the folder, one below the other.
+struct HubStack {
+    struct Part {
+        const char* ours;
+        int64_t rows;
+    };
+    const char* theirs;
+    std::vector<Part> parts;
+};
+/// Queries, keys and values; gate and up projection of a dense layer.
+HubStack qkv_hub_stack(const DecoderConfig& config, const char* theirs = "self_attn.qkv_proj.weight");
+HubStack gate_up_hub_stack(const DecoderConfig& config, const char* theirs = "mlp.gate_up_proj.weight");
+/// The place of a parameter in one of these; none if it is in none of them.
+std::vector<HubPlace> places_in(std::span<const HubStack> stacks, const std::string& parameter,
+                                const Shape& shape);
 /// The places of matrices [E, rows, cols] that one tensor [E, cols, columns] has, each of them transposed:
 /// our rows are its columns from `first` on.
 std::vector<HubPlace> transposed_hub_places(const std::string& name, const Shape& shape, int64_t columns,

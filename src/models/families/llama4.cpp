@@ -63,8 +63,7 @@ DecoderConfig flavor(const Row& row, bool irope) {
 const std::array constants = {silu_alone(),
                               HubConstant{"attention_bias", false, "biases are not implemented yet"}};
 constexpr const char *chunked = "chunked_attention", *full = "full_attention";
-// The second one also takes images. Its text model has the keys of the first one in "text_config".
-constexpr const char *of_text = "Llama4ForCausalLM", *with_images = "Llama4ForConditionalGeneration";
+constexpr const char* of_text = "Llama4ForCausalLM";
 
 // A list with an entry for each layer.
 std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
@@ -127,7 +126,7 @@ void read_experts(const JsonView& json, DecoderConfig& config) {
     if (config.moe.experts > 0 && config.moe_layers == LayerChoice{}) config.feed_forward = {};
 }
 
-DecoderConfig read_text_model(const JsonView& json) {
+DecoderConfig from_hub(const JsonView& json) {
     require_hub_constants(json, constants);
     // transformers' defaults
     DecoderConfig config = {
@@ -154,14 +153,6 @@ DecoderConfig read_text_model(const JsonView& json) {
     for (const char* idle : {"router_jitter_noise", "for_llm_compressor", "_attn_implementation_autoset"})
         json.find(idle);
     return config;
-}
-
-DecoderConfig from_hub(const JsonView& json) {
-    if (json["architectures"].strings().front() != with_images) return read_text_model(json);
-    for (const char* of_images : {"vision_config", "boi_token_index", "eoi_token_index", "image_token_index"})
-        ignore_hub_part(json, of_images);
-    json.find("tie_word_embeddings");  // that of the text model counts
-    return read_text_model(json["text_config"]);
 }
 
 void to_hub(Json& json, const DecoderConfig& config) {
@@ -228,8 +219,9 @@ ModelFamily llama4_family() {
     using namespace llama4;
     ModelFamily family = {.name = "llama4",
                           .flavors = {},
-                          .architectures = {of_text, with_images},
-                          .model_types = {"llama4_text", "llama4"},
+                          .architectures = {of_text},
+                          .model_types = {"llama4_text"},
+                          .wrappers = {"Llama4ForConditionalGeneration"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = hub_places,

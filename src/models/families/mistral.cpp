@@ -50,6 +50,7 @@ ModelFamily mistral_family() {
                           .flavors = {},
                           .architectures = {"MistralForCausalLM"},
                           .model_types = {"mistral"},
+                          .wrappers = {"Mistral3ForConditionalGeneration"},
                           .from_hub = from_hub,
                           .to_hub = to_hub,
                           .hub_places = usual_hub_places,

@@ -304,6 +304,53 @@ TEST_CASE("config.json of Llama 4 with images: the text model is that of text_co
                Contains("text_config is missing"));
 }
 
+TEST_CASE("config.json of a model with further parts: its text model is that of any family") {
+    const TemporaryFolder folder;
+    const auto whole = [&](const std::string& name, const std::string& keys, const std::string& text) {
+        return config_folder(folder, R"("architectures": [")" + name + R"("], "vision_config": {"x": 1}, )" +
+                                         keys + R"("text_config": {)" + text + "}");
+    };
+    const std::string sizes =
+        minimal_llama.substr(minimal_llama.find(',') + 1) + R"(, "num_key_value_heads": 2)";
+    for (const auto& [type, name] :
+         {std::pair("llama", "LlamaForCausalLM"), std::pair("mistral", "MistralForCausalLM"),
+          std::pair("qwen2", "Qwen2ForCausalLM")}) {
+        CAPTURE(type);
+        const std::string alone = fmt::format(R"("architectures": ["{}"], )", name) + sizes,
+                          within = fmt::format(R"("model_type": "{}", )", type) + sizes;
+        const DecoderConfig expected = model_from_hub(config_folder(folder, alone));
+        CHECK(model_from_hub(whole("SomeForConditionalGeneration", "", within)) == expected);
+        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+        CHECK(family_of_folder(folder.path()) == expected.family);
+        CHECK(model_from_hub(whole("SomeForConditionalGeneration", "", alone)) == expected);
+        CHECK(JsonView(hub_config_of(expected), "x")["architectures"].strings() ==
+              std::vector<std::string>{name});
+    }
+    // without a type, that of the model with images says it
+    CHECK(model_from_hub(whole("Mistral3ForConditionalGeneration", "", sizes)).family == "mistral");
+    // without weights, the whole model says whether the table is its head
+    const auto is_tied = [&](const std::string& outside, const std::string& inside) {
+        const auto key = [](const std::string& value) {
+            return value.empty() ? "" : R"("tie_word_embeddings": )" + value + ", ";
+        };
+        return model_from_hub(whole("Mistral3ForConditionalGeneration", key(outside), key(inside) + sizes))
+            .tied;
+    };
+    CHECK_FALSE(is_tied("", ""));
+    CHECK(is_tied("true", ""));
+    CHECK(is_tied("", "true"));
+    CHECK(is_tied("true", "true"));
+    CHECK(is_tied("true", "false"));
+    CHECK_FALSE(is_tied("false", "true"));
+    CHECK_THAT(message_of(whole("SomeForConditionalGeneration", "", R"("model_type": "some_text")")),
+               Contains("architecture SomeForConditionalGeneration is not implemented yet; implemented: "));
+    CHECK_THAT(message_of(whole("Mistral3ForConditionalGeneration", "", R"("model_type": "some_text")")),
+               Contains("text_config.model_type must be one of ") && Contains("is \"some_text\""));
+    CHECK_THAT(message_of(whole("Mistral3ForConditionalGeneration", "",
+                                R"("model_type": "llama", "hidden_act": "gelu", )" + sizes)),
+               Contains("text_config.hidden_act must be \"silu\""));
+}
+
 TEST_CASE("config.json of gpt-oss: which layers have a window") {
     const TemporaryFolder folder;
     const auto model = [&](const std::string& keys) {
