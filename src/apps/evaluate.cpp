@@ -14,9 +14,11 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/deck/command_line.hpp"
 #include "coeus/evaluate/results.hpp"
+#include "coeus/file/folder_owner.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/pretrained/pretrained.hpp"
+#include "coeus/pretrained/tokenizer_of.hpp"
 #include "coeus/session/session.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
@@ -40,12 +42,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds between_looks{2};  // for further checkpoints
-
-std::string steps_of(const std::vector<StepFile>& files) {
-    std::vector<std::string> steps;
-    for (const StepFile& file : files) steps.push_back(std::to_string(file.step));
-    return steps.empty() ? "none" : join(steps, ", ");
-}
 
 /// One evaluation on the ranks of a world.
 class Evaluation {
@@ -76,18 +72,24 @@ public:
 private:
     bool is_first() const { return world_.rank() == 0; }
 
-    // A run that is followed may not have saved yet.
+    // A run that is followed may not have saved yet, or not have begun.
     void wait_for_checkpoint() const {
-        for (bool told = false;;) {
+        std::optional<FolderOwner> owner;
+        for (bool told = false, seen = false;;) {
             std::string found;
             on_first_rank(world_, [&] {
-                if (!is_folder_patiently(asked_.place)) {
-                    found = "not a folder";
+                if (!is_folder_patiently(asked_.place) || is_hub_folder(asked_.place)) {
+                    found = "not the folder of a run";
                     return;
                 }
+                if (!owner) owner.emplace(asked_.place, FolderOwner::Who::self());
+                const bool used = owner->is_used();  // before the look for checkpoints
                 try {
                     found = newest_weights(asked_.place);
                 } catch (const ConfigError&) {
+                    if (seen && !used)
+                        throw ConfigError("{}: the run has ended and has saved no checkpoint", asked_.place);
+                    seen = used;
                     if (!told) log::info("Waiting for the first checkpoint of {}", asked_.place);
                     told = true;
                 }
@@ -104,11 +106,16 @@ private:
         std::string path;
         on_first_rank(world_, [&] {
             checkpoints_ = folder_of_checkpoints();
-            const std::vector<StepFile> files =
-                asked_.follow ? list_checkpoints(checkpoints_) : files_asked_for(true);
-            if (files.empty())
+            owner_.emplace(checkpoints_, FolderOwner::Who::self());
+            files_ = list_checkpoints(checkpoints_);
+            if (files_.empty())
                 throw ConfigError("{}: has no checkpoints of steps, only weights", checkpoints_);
-            path = files.front().path;
+            path = files_.front().path;  // for the model, if the checkpoint asked for is not saved yet
+            if (asked_.follow && owner_->is_used()) return;
+            require_steps();
+            if (!asked_.steps.empty())
+                std::erase_if(files_, [&](const StepFile& file) { return !is_asked_for(file); });
+            path = files_.front().path;
         });
         return broadcast_text(world_, path);
     }
@@ -123,37 +130,26 @@ private:
         return newest.parent_path().string();
     }
 
-    // `all`: each step of --steps must be there. Later a run may have removed it, or may not have saved it
-    // yet.
-    std::vector<StepFile> files_asked_for(bool all) const {
-        std::vector<StepFile> files = list_checkpoints(checkpoints_);
-        if (asked_.follow && asked_.steps.empty()) return files;
-        if (asked_.steps == "all") return files;
-        std::vector<StepFile> chosen;
-        for (size_t begin = 0; begin <= asked_.steps.size();) {
-            const size_t end = std::min(asked_.steps.find(',', begin), asked_.steps.size());
-            const std::string word = asked_.steps.substr(begin, end - begin);
-            begin = end + 1;
-            if (word.empty() || word.find_first_not_of("0123456789") != std::string::npos || word.size() > 15)
-                throw ConfigError("--steps {}: must be all, or numbers of steps such as 100,200",
-                                  asked_.steps);
-            const int64_t step = std::stoll(word);
-            const auto found = std::ranges::find(files, step, &StepFile::step);
-            if (found != files.end())
-                chosen.push_back(*found);
-            else if (all)
-                throw ConfigError(
-                    "--steps {0}: there is no checkpoint of step {0} in {1}; existing steps: {2}", step,
-                    checkpoints_, steps_of(files));
+    bool is_asked_for(const StepFile& file) const {
+        return asked_.steps.empty() || std::ranges::count(asked_.steps, file.step) > 0;
+    }
+
+    void require_steps() const {
+        for (const int64_t step : asked_.steps) {
+            if (std::ranges::count(files_, step, &StepFile::step) > 0) continue;
+            std::vector<std::string> there;
+            for (const StepFile& file : files_) there.push_back(std::to_string(file.step));
+            throw ConfigError("--steps {0}: there is no checkpoint of step {0} in {1}; existing steps: {2}",
+                              step, checkpoints_, join(there, ", "));
         }
-        return chosen;
     }
 
     void choose_sizes() {
         const int64_t most = model_.max_seq_len;
         if (asked_.context > most)
             throw ConfigError("--context {}: this model has at most {} positions", asked_.context, most);
-        options_.context = asked_.context > 0 ? asked_.context : std::min(source_->trained_seq_len(), most);
+        usual_context_ = std::min(source_->trained_seq_len(), most);
+        options_.context = asked_.context > 0 ? asked_.context : usual_context_;
         options_.stride = asked_.stride > 0 ? asked_.stride : options_.context;
         if (options_.stride > options_.context)
             throw ConfigError("--stride {}: must be at most the context, {}", options_.stride,
@@ -178,15 +174,11 @@ private:
 
     void read_files() {
         on_first_rank(world_, [&] {
-            if (asked_.tokenizer.empty() && !exists_patiently(tokenizer_place()))
-                throw ConfigError(
-                    "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which was "
-                    "not found from the current folder; give it with --tokenizer PATH",
-                    source_->path(), tokenizer_place());
-            const Tokenizer tokenizer(tokenizer_place());
-            if (tokenizer.vocab_size() > model_.vocab)
-                throw ConfigError("--tokenizer {}: has {} tokens, but the model's vocabulary only {}",
-                                  tokenizer.folder(), tokenizer.vocab_size(), model_.vocab);
+            const Tokenizer tokenizer = tokenizer_of(*source_, asked_.tokenizer);
+            if (const std::string usual = source_->tokenizer_folder();
+                !asked_.tokenizer.empty() && Tokenizer::is_at(usual) &&
+                Tokenizer(usual).hash() != tokenizer.hash())
+                other_tokenizer_ = tokenizer.hash();
             tasks_ = read_tasks(asked_.files, tokenizer,
                                 {.context = options_.context,
                                  .add_bos = asked_.add_bos,
@@ -203,8 +195,8 @@ private:
         const Session::Ending ending(session);
         std::optional<TrainingData> data;
         if (asked_.training_windows) {
-            config_ = with_settings(config_, rules_, data_settings());
-            data.emplace(config_, model_.vocab, data_folder(), world_, rank.cpu().cores);
+            const Config with_data = deck_of_data(config_, rules_, weights_, asked_, tokenizer_place());
+            data.emplace(with_data, model_.vocab, data_folder(), world_, rank.cpu().cores);
         } else {
             scoring_.emplace(tasks_, options_, world_);
         }
@@ -231,27 +223,6 @@ private:
     fs::path data_folder() const {
         return fs::path(weights_.run_folder.empty() ? "." : weights_.run_folder) / "data";
     }
-    // The files take the place of those in the deck: of the validation data, or of the training data of which
-    // a part was held out.
-    std::vector<std::string> data_settings() const {
-        std::vector<std::string> names;
-        for (const std::string& file : asked_.files) names.push_back(toml_of(file));
-        const std::string list = "[" + join(names, ", ") + "]";
-        std::vector<std::string> settings = {"training.dataset_path = " + list,
-                                             "model.tokenizer_path = " + toml_of(tokenizer_place())};
-        const Config::Validation& validation = config_.validation;
-        const bool held_out = validation.dataset_path.empty();
-        for (const std::string& line : weights_.deck)
-            if (line.starts_with("training.bos_id ") || line.starts_with("training.eos_id ") ||
-                (held_out &&
-                 (line.starts_with("training.dataset_weights ") || line.starts_with("training.text_field "))))
-                settings.push_back(line);
-        if (!held_out)  // the training data, which nobody reads, are the same files
-            settings.insert(settings.end(), {"validation.dataset_path = " + list,
-                                             "training.text_field = " + toml_of(validation.text_field),
-                                             "training.bad_lines = " + toml_of(validation.bad_lines)});
-        return settings;
-    }
 
     void describe(const Session& session) const {
         const Engine& engine = session.engine();
@@ -261,6 +232,20 @@ private:
                    counted(scoring_->requests(), "request"), counted(scoring_->rows(), "row"),
                    counted(options_.row_length, "place"));
         std::fflush(stdout);
+    }
+
+    // What differs from the defaults, as evaluation.jsonl has it.
+    Json settings() const {
+        Json settings = Json::object();
+        if (!other_tokenizer_.empty()) settings.set("tokenizer", other_tokenizer_);
+        const bool usual = asked_.dtype == "bfloat16" && !was_in_8_bits(weights_);
+        if (!asked_.dtype.empty() && !usual) settings.set("dtype", asked_.dtype);
+        if (options_.context != usual_context_) settings.set("context", options_.context);
+        if (options_.stride != options_.context) settings.set("stride", options_.stride);
+        if (asked_.add_bos != AddBos::by_template)
+            settings.set("add_bos_token", asked_.add_bos == AddBos::always);
+        if (asked_.delimiter != " ") settings.set("delimiter", asked_.delimiter);
+        return settings;
     }
 
     // `left_out`: tasks that have results of this step already.
@@ -289,7 +274,7 @@ private:
                 if (!file.empty()) written.push_back(file);
             if (!weights_.run_folder.empty() && asked_.limit == 0) {  // a trial is not a result of the run
                 const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
-                append_to(history, weights_.step, results);
+                append_to(history, weights_.step, results, settings());
                 written.push_back(history.string());
             }
             fmt::print("{}{:.0f} tokens/s\n", written.empty() ? "" : "wrote " + join(written, ", ") + "; ",
@@ -326,12 +311,13 @@ private:
         return broadcast_text(world_, is_first() && exists_patiently(path) ? "yes" : "") == "yes";
     }
 
-    // A checkpoint whose tasks have no results yet; its step is -1 if there is none.
-    StepFile next_file(const std::set<int64_t>& done) const {
+    // A checkpoint that is asked for and not done; its step is -1 if there is none.
+    StepFile next_file(const std::set<int64_t>& done) {
         std::vector<std::string> texts = {"-1", ""};
         on_first_rank(world_, [&] {
-            for (const StepFile& file : files_asked_for(false))
-                if (!done.contains(file.step)) {
+            if (asked_.follow) files_ = list_checkpoints(checkpoints_);
+            for (const StepFile& file : files_)
+                if (!done.contains(file.step) && is_asked_for(file)) {
                     texts = {std::to_string(file.step), file.path};
                     return;
                 }
@@ -342,17 +328,28 @@ private:
 
     std::set<std::string> tasks_with_results(int64_t step) const {
         std::set<std::string> names;
-        if (weights_.run_folder.empty()) return names;
-        const auto all = evaluated_in(fs::path(weights_.run_folder) / evaluation_file);
+        if (weights_.run_folder.empty() || asked_.again || asked_.limit > 0) return names;
+        const auto all = evaluated_in(fs::path(weights_.run_folder) / evaluation_file, settings());
         for (const Task& task : tasks_)
             if (all.contains({step, task.name})) names.insert(task.name);
         return names;
     }
 
-    // A run owns its folder while it lives.
-    bool run_has_ended() const {
-        const bool lives = is_first() && exists_patiently(fs::path(weights_.run_folder) / ".owner");
-        return broadcast_text(world_, lives ? "lives" : "").empty();
+    // A run owns the folder of its checkpoints while it lives.
+    bool run_has_ended() {
+        std::string lives;
+        on_first_rank(world_, [&] { lives = owner_->is_used() ? "lives" : ""; });
+        return broadcast_text(world_, lives).empty();
+    }
+
+    bool has_all(const std::set<int64_t>& done) const {
+        if (asked_.steps.empty()) return !done.empty() && *done.rbegin() >= weights_.last_step;
+        return std::ranges::all_of(asked_.steps, [&](int64_t step) { return done.contains(step); });
+    }
+    void warn_of_steps_not_in(const std::set<int64_t>& done) const {
+        for (const int64_t step : asked_.steps)
+            if (is_first() && !done.contains(step))
+                log::warn("--steps {}: the run has ended and left no checkpoint of this step", step);
     }
 
     void evaluate_steps(Session& session, const std::optional<TrainingData>& data) {
@@ -361,7 +358,7 @@ private:
             const bool ended = !asked_.follow || run_has_ended();  // before the last look for checkpoints
             const StepFile file = next_file(done);
             if (file.step < 0) {
-                if (ended || (!done.empty() && *done.rbegin() >= weights_.last_step)) return;
+                if (ended || has_all(done)) return warn_of_steps_not_in(done);
                 std::this_thread::sleep_for(between_looks);
                 continue;
             }
@@ -404,12 +401,17 @@ private:
     Communicator world_;
     DeckRules rules_;
     Config machine_, config_;
-    std::string checkpoints_;  // the folder; on rank 0 only
+    // of a run, on rank 0 only: the folder of checkpoints, its owner, and its checkpoints
+    std::string checkpoints_;
+    std::optional<FolderOwner> owner_;
+    std::vector<StepFile> files_;
     std::optional<Pretrained> source_;
     Weights weights_;
     DecoderConfig model_;
     ScoringOptions options_;
-    std::vector<Task> tasks_;  // on rank 0 only
+    int64_t usual_context_ = 0;    // without --context
+    std::vector<Task> tasks_;      // on rank 0 only
+    std::string other_tokenizer_;  // its hash, on rank 0 only; "": that of the run
     std::optional<Scoring> scoring_;
 };
 

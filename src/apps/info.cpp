@@ -108,7 +108,11 @@ std::optional<info::Part> part_of(const Flags& flags) {
                               given[0]);
     if (flags.given("rank") && part.step < 0)
         throw ConfigError("coeus info --rank: is for --step; a sample has one rank, which is shown");
-    return given.empty() ? std::nullopt : std::optional(part);
+    if (given.empty()) return std::nullopt;
+    if (flags.given("ranks") && part.step < 0 && part.first_sample < 0)
+        throw ConfigError("coeus info --ranks: cannot be used together with {}, which shows a part of a file",
+                          given[0]);
+    return part;
 }
 
 void show_part(const Flags& flags, const info::Part& part, const Arguments& deck_options) {

@@ -3,8 +3,10 @@
 
 #include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/base/utf8.hpp"
+#include "coeus/data/separator.hpp"
+#include "coeus/data/text_file.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/byte_stream.hpp"
 #include "coeus/file/json.hpp"
@@ -83,14 +85,7 @@ private:
 std::string text_of_file(const std::string& file) {
     if (const auto foreign = foreign_content(file))
         throw ConfigError("{} is {}; it must be text, JSON Lines or a token file", file, *foreign);
-    const std::unique_ptr<ByteStream> stream = open_stream(file);
-    std::string text, block(1 << 20, '\0');
-    for (size_t read = 0; (read = stream->read(block.data(), block.size())) > 0;) text.append(block, 0, read);
-    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-    if (const size_t valid = valid_utf8_prefix(text); valid < text.size())
-        throw ConfigError("{} is not UTF-8 at byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", file,
-                          valid + 1);
-    return text;
+    return flawless_text(file);
 }
 
 bool is_packed(const fs::path& path) {
@@ -124,20 +119,39 @@ TaskKind kind_of(const JsonView& line) {
                       fields.empty() ? "no fields" : "the fields " + join(fields, ", "), known_forms);
 }
 
+// Whether each line of a file asks for something: by its name, else by its first lines.
+bool has_lines(std::string_view text, const std::string& file) {
+    const LinesForm form = lines_form(text, {"choices", "context_options", "continuation", "text"});
+    if (form == LinesForm::value)
+        throw ConfigError(
+            "{}: is an array or an object over several lines; each line must be an object with {} (jq -c "
+            "'.[]' FILE writes the objects of an array so)",
+            file, known_forms);
+    if (is_json(file)) return true;
+    if (form == LinesForm::known)
+        log::info(
+            "Notice: {} is JSON Lines, although the name does not end in .jsonl: each line is a question or "
+            "a document",
+            file);
+    if (form == LinesForm::others)
+        log::warn(
+            "{} is read as plain text, although the first lines are JSON objects: they have none of the "
+            "fields that ask for something, {}",
+            file, known_forms);
+    return form == LinesForm::known;
+}
+
 class Reader {
 public:
     Reader(const Tokenizer& tokenizer, const RequestOptions& options)
         : tokenizer_(tokenizer), options_(options), encoder_(tokenizer, options.add_bos) {}
 
     void read(const std::string& file) {
+        if (leads_to_tokens(file)) return read_token_file(file);
         require_file(file);
-        if (is_token_file(file))
-            read_token_file(file);
-        else if (is_json(file))
-            read_lines(file);
-        else
-            add_document(task(task_of_file(file), file, TaskKind::document), text_of_file(file),
-                         {.number = 1});
+        const std::string text = text_of_file(file);
+        if (has_lines(text, file)) return read_lines(text, file);
+        add_document(task(task_of_file(file), file, TaskKind::document), text, {.number = 1});
     }
     std::vector<Task> tasks() && { return std::move(tasks_); }
 
@@ -159,8 +173,7 @@ private:
 
     bool has_enough(int64_t lines) const { return options_.limit > 0 && lines >= options_.limit; }
 
-    void read_lines(const std::string& file) {
-        const std::string all = text_of_file(file);
+    void read_lines(const std::string& all, const std::string& file) {
         int64_t number = 0, lines = 0;
         for (size_t begin = 0; begin < all.size() && !has_enough(lines);) {
             const size_t end = std::min(all.find('\n', begin), all.size());
@@ -245,16 +258,18 @@ private:
                 "make it again with `coeus tokenize`",
                 name, hash, tokenizer_.folder(), tokenizer_.hash());
         file.check_vocabulary(tokenizer_.vocab_size());
+        if (const std::string line = divide_documents(file, {}, tokenizer_.folder()); !line.empty())
+            log::info("{}", line);
         Task& in = task(task_of_file(name), name, TaskKind::document);
-        for (int64_t document = 0; document < file.num_documents() && !has_enough(document); ++document)
-            add_document(in, stored(file, document), {.number = document + 1});
+        const int64_t documents =
+            options_.limit > 0 ? std::min(options_.limit, file.num_documents()) : file.num_documents();
+        const std::vector<int64_t> bounds = file.document_bounds(0, documents - 1);
+        for (size_t i = 0; i < size_t(documents); ++i)
+            add_document(in, stored(file, bounds[i], bounds[i + 1]), {.number = int64_t(i) + 1});
     }
 
     // A document as it is in the file: its BOS is the context, and special tokens have no bytes.
-    Request stored(const TokenFile& file, int64_t document) const {
-        const int64_t first = file.document_begin(document), end = document + 1 < file.num_documents()
-                                                                       ? file.document_begin(document + 1)
-                                                                       : file.num_tokens();
+    Request stored(const TokenFile& file, int64_t first, int64_t end) const {
         Request request = {.context = {encoder_.prefix()}, .continuation = Ids(size_t(end - first))};
         Ids& ids = request.continuation;
         file.read(first, ids);

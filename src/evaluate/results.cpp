@@ -204,13 +204,16 @@ std::string samples_of(const std::vector<TaskResult>& results) {
     return text;
 }
 
-std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history) {
+std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history,
+                                                       const Json& settings) {
     std::set<std::pair<int64_t, std::string>> found;
     std::ifstream in(history);
     int64_t number = 0;
     for (std::string line; std::getline(in, line) && !in.eof();) {
         const JsonDocument document =
             JsonDocument::parse(line, fmt::format("{}:{}", history.string(), ++number));
+        const auto of_line = document.root().find("settings");
+        if ((of_line ? of_line->value() : Json::object()).text() != settings.text()) continue;
         found.emplace(document.root().integer("step"), document.root().string("task"));
     }
     return found;
@@ -231,7 +234,8 @@ void remove_cut_line(const std::filesystem::path& file) {
 
 }  // namespace
 
-void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results) {
+void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results,
+               const Json& settings) {
     std::string text;
     for (const TaskResult& result : results)
         for (const Metric& metric : result.metrics) {
@@ -242,6 +246,7 @@ void append_to(const std::filesystem::path& history, int64_t step, const std::ve
                             .set("value", metric.value);
             if (metric.error) line.set("stderr", *metric.error);
             line.set("lines", result.task->lines.size());
+            if (settings.text() != Json::object().text()) line.set("settings", settings);
             text += line.text() + '\n';
         }
     remove_cut_line(history);

@@ -147,10 +147,22 @@ std::string FolderOwner::Who::text() const {
                        job.empty() ? "" : ", Slurm job " + job, since);
 }
 
-int FolderOwner::flock_now(int descriptor) {
-    while (flock(descriptor, LOCK_EX | LOCK_NB) != 0)
+namespace {
+
+int flock_as(int kind, int descriptor) {
+    while (flock(descriptor, kind | LOCK_NB) != 0)
         if (errno != EINTR) return errno;
     return 0;
+}
+
+}  // namespace
+
+int FolderOwner::flock_now(int descriptor) {
+    return flock_as(LOCK_EX, descriptor);
+}
+
+int FolderOwner::flock_shared_now(int descriptor) {
+    return flock_as(LOCK_SH, descriptor);
 }
 
 FolderOwner::FolderOwner(fs::path folder, Who self, Options options)
@@ -238,7 +250,11 @@ int FolderOwner::open_and_lock() {
                             errno == ELOOP ? "it is a symbolic link, which is not followed; remove it"
                                            : errno_text(errno)),
                 errno);
-        const int reason = options_.lock(descriptor_);
+        int reason = options_.lock(descriptor_);
+        if (reason == EWOULDBLOCK) {  // is_used() of another process has the lock for a moment
+            sleep_seconds(one_look);
+            reason = options_.lock(descriptor_);
+        }
         if (reason != 0 && reason != EWOULDBLOCK && !has_no_locks(reason))
             throw SystemError(fmt::format("{} cannot be locked: {}", file().string(), errno_text(reason)));
         struct stat own = {}, named = {};
@@ -263,9 +279,21 @@ FolderOwner::Life FolderOwner::life_of(const Who& other) {
     const std::string seen = other.id + read_note(file(), read_patience()).touched;
     const bool first_look = watched_.empty(), changed = watched_ != seen;
     watched_ = seen;
-    if (first_look) watched_since_ = steady_seconds();
+    if (first_look || changed) watched_since_ = steady_seconds();
     if (!first_look && changed) return Life::goes_on;
     return steady_seconds() - watched_since_ < options_.patience ? Life::unknown : Life::over;
+}
+
+bool FolderOwner::is_used() {
+    const Note note = read_note(file(), read_patience());
+    if (note.reason == ENOENT || note.reason == ENOTDIR || (note.who && note.who->has_ended)) return false;
+    const int descriptor = open_patiently(file().string(), O_RDONLY | O_NONBLOCK, one_look);
+    if (descriptor < 0) return errno != ENOENT;
+    const int reason = options_.lock_shared(descriptor);
+    close(descriptor);  // and with it the lock
+    if (reason == 0) return false;
+    if (reason == EWOULDBLOCK || !note.who) return true;
+    return life_of(*note.who) != Life::over;
 }
 
 std::string FolderOwner::lost_to() {

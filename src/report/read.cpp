@@ -53,7 +53,8 @@ fs::path folder_of(const std::string& given) {
                       near.empty() ? "" : "; runs in it: " + join(near, ", "));
 }
 
-// Adds a value as series "TASK METRIC".
+// Adds a value as series "TASK METRIC". `task`: its name, and in words how it was computed, if that is
+// another way than the usual one: values of two ways are no curve.
 void add_of_task(const std::string& task, const std::string& metric, int64_t step, double value,
                  RunData& run) {
     const std::string field = task + " " + metric;
@@ -69,7 +70,8 @@ void add_task_line(const JsonView& line, RunData& run) {
     for (const auto& [field, value] : line.items())
         if (field != "step" && field != "task" && field != "time" && field != "run_s" && !value.is_null())
             if (const std::optional<double> number = drawable(value.number()))
-                add_of_task(line.string("task"), field, line.integer("step"), *number, run);
+                add_of_task(line.string("task") + " in validations", field, line.integer("step"), *number,
+                            run);
 }
 
 // Adds one line of metrics.jsonl. A validation line repeats the memory of its step, so only its validation_
@@ -117,14 +119,27 @@ void read_metrics(const fs::path& file, RunData& run) {
     if (run.series.empty()) throw ConfigError("{} has no logged step yet", file.string());
 }
 
-// Adds the results of `coeus evaluate`, as series "TASK METRIC".
+// " (context 16, stride 8)"
+std::string words_of_settings(const JsonView& line) {
+    const auto settings = line.find("settings");
+    std::vector<std::string> named;
+    if (settings)
+        for (const auto& [name, value] : settings->items()) {
+            const std::string* text = value.value().as_string();
+            named.push_back(name + " " + (text ? *text : value.value().text()));
+        }
+    return named.empty() ? "" : " (" + join(named, ", ") + ")";
+}
+
+// Adds the results of `coeus evaluate`, as series "TASK METRIC" or "TASK (SETTINGS) METRIC".
 void read_evaluations(const fs::path& file, RunData& run) {
     if (!exists_patiently(file)) return;
     for_each_line(file, run, [&](const JsonView& line) {
         const std::optional<double> number =
             line.contains("value") ? drawable(line.number("value")) : std::nullopt;
         if (!number) return;
-        add_of_task(line.string("task"), line.string("metric"), line.integer("step"), *number, run);
+        add_of_task(line.string("task") + words_of_settings(line), line.string("metric"),
+                    line.integer("step"), *number, run);
     });
 }
 

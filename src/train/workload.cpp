@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/workload.hpp"
 
-#include "coeus/data/tokenizer.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/file/host_error.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
 #include "coeus/train/validation_prompts.hpp"
 #include "coeus/train/validation_tasks.hpp"
+
+#include <fmt/format.h>
 
 #include <stdexcept>
 
@@ -92,18 +94,24 @@ const DecoderConfig& text_model(const ModelConfig& model) {
 DataCheck check_samples(const Config& config, const ModelConfig& model, const std::string& weights) {
     const DecoderConfig& decoder = text_model(model);
     DataCheck found = check_data(config, decoder.vocab, weights);
-    // an absent tokenizer was reported with the data, if these need it
-    if (!Tokenizer::is_at(config.model.tokenizer()) && !(found.errors.empty() && found.failed.empty()))
-        return found;
-    const auto check = [&](const auto& read) {
+    const std::string tokenizer = config.model.tokenizer();
+    const auto check = [&](const char* option, const auto& read) {
+        if (config.validation.enable && !exists_patiently(tokenizer)) {
+            if (found.absent.empty())  // else the data or another option needs it too
+                found.absent.push_back(
+                    fmt::format("the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not "
+                                "exist here; a run needs it to encode {}",
+                                tokenizer, option));
+            return;
+        }
         try {
             read(config, decoder);
         } catch (const std::runtime_error& error) {
             (is_of_this_host(error) ? found.failed : found.errors).emplace_back(error.what());
         }
     };
-    if (!config.validation.tasks.empty()) check(read_validation_tasks);
-    if (!config.validation.prompts.empty()) check(read_validation_prompts);
+    if (!config.validation.tasks.empty()) check("validation.tasks", read_validation_tasks);
+    if (!config.validation.prompts.empty()) check("validation.prompts", read_validation_prompts);
     return found;
 }
 

@@ -204,10 +204,35 @@ TEST_CASE("program: info shows a part of a token file") {
         CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--tokenizer=tok", option}),
                    Contains(option.substr(0, option.find('=')) +
                             ": cannot be used together with --document, which shows a part"));
+    CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--tokenizer=tok", "--ranks=2"}),
+               Contains("--ranks: cannot be used together with --document, which shows a part of a file"));
     CHECK(words.run({"tokenizer", "a.txt", "--vocab_size=260", "--output=other"}).exit_code == 0);
     CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--tokenizer=other"}),
                Contains(Tokenizer(words.folder / "tok").hash()) &&
                    Contains(Tokenizer(words.folder / "other").hash()));
+}
+
+TEST_CASE("program: info divides the data of a run at another id than its deck") {
+    const WithWords words;
+    const int32_t border = Tokenizer(words.folder / "tok").encode("m").at(0);
+    std::vector<uint16_t> tokens;
+    for (int i = 0; i < 800; ++i) tokens.push_back(uint16_t(i % 7 == 0 ? border : 70 + i % 20));
+    write_token_file(words.folder / "x.h5", {.tokens = tokens});
+    train_tiny(words.folder / "run", words.folder / "x.h5",
+               {steps(1), "--model.vocab_size=272", "--training.document_mask",
+                "--model.hf_assets_path=" + (words.folder / "tok").string(),
+                fmt::format("--training.bos_id={}", border)});
+    const auto shown = [&](const Arguments& more) {
+        const Outcome outcome =
+            words.run(Arguments{"info", (words.folder / "run").string(), "--samples=0-0"} + more);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    const std::string as_run = shown({}), ends = shown({fmt::format("--eos_id={}", border)});
+    INFO(as_run + ends);
+    CHECK_THAT(as_run, Contains("--- another document ---\n  m") && !Contains("m\n  --- another document"));
+    CHECK_THAT(ends, Contains("m\n  --- another document ---\n") && !Contains("document ---\n  m"));
+    CHECK(shown({fmt::format("--bos_id={}", border)}) == as_run);
 }
 
 TEST_CASE("program: info shows what a step of a run reads") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coeus evaluate` of a run: the loss of its validation in all digits, results of its checkpoints in
 // evaluation.jsonl, and every error that a user can correct.
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/folder_owner.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -155,6 +157,30 @@ TEST_CASE("evaluate: results of all checkpoints are appended once, and a report 
     const std::string text = read_file(history);
     CHECK_THAT(printed(all + Arguments{"--follow"}), Contains("Step 4 has results already"));
     CHECK(read_file(history) == text);
+    const Arguments step = {tasks, "--steps=4"};
+    CHECK_THAT(printed(step + Arguments{"--limit=1"}), Contains("tasks") && !Contains("wrote"));
+    CHECK(read_file(history) == text);  // a trial counts as nothing
+    const Arguments other = {"--context=16",    "--stride=8",
+                             "--dtype=float32", "--add_bos_token=true",
+                             "--delimiter=:",   "--tokenizer=" + evaluated().path("few")};
+    const Outcome few = run_coeus(
+        {"tokenizer", evaluated().path("text.txt"), "--vocab_size=262", "--output", evaluated().path("few")});
+    CHECK(few.exit_code == 0);
+    for (const char* said : {"wrote", "Step 4 has results already"})
+        CHECK_THAT(printed(step + other), Contains(said));
+    const std::string settings = R"("settings":{"tokenizer":")" + Tokenizer(evaluated().path("few")).hash() +
+                                 R"(","dtype":"float32","context":16,"stride":8,"add_bos_token":true,)"
+                                 R"("delimiter":":"}})";
+    const std::string longer = read_file(history);
+    CHECK(count_of("settings", text) == 0);
+    CHECK(count_of(settings, longer) == count_of("\n", longer) - count_of("\n", text));
+    CHECK(count_of(settings, longer) > 0);
+    // what is written out is not another setting
+    const Arguments same = {"--context=32", "--stride=32", "--add_bos_token=auto",
+                            "--tokenizer=" + evaluated().path("tokenizer")};
+    CHECK_THAT(printed(step + same), Contains("Step 4 has results already"));
+    CHECK_THAT(printed(step + Arguments{"--force"}), Contains("wrote"));
+    CHECK(count_of("\n", read_file(history)) > count_of("\n", longer));
     for (const char* line : {R"({"step":2,"task":"tasks","metric":"acc","value":)",
                              R"({"step":4,"task":"stories","metric":"loss","value":)",
                              R"({"step":4,"task":"held_out","metric":"bits_per_byte","value":)"})
@@ -164,7 +190,8 @@ TEST_CASE("evaluate: results of all checkpoints are appended once, and a report 
     INFO(report.output);
     CHECK(report.exit_code == 0);
     CHECK_THAT(read_file(evaluated().path("report.html")),
-               Contains("Accuracy on tasks") && Contains("Loss of held_out"));
+               Contains("Accuracy on tasks<") && Contains("Loss of held_out<") &&
+                   Contains("dtype float32, context 16, stride 8, add_bos_token true, delimiter :)<"));
 }
 
 TEST_CASE("evaluate: results have lm-evaluation-harness's keys, and samples the scores of each line") {
@@ -221,7 +248,18 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
     fs::create_directories(at.path("other"));
     expect_refusal({"evaluate", run, tasks, at.write("other/tasks.jsonl", R"({"text": "x"})")},
                    "both have a task named \"tasks\"");
-    expect_refusal({"evaluate", run, at.write("latin.txt", "caf\xe9")}, "is not UTF-8 at byte 4");
+    expect_refusal({"evaluate", run, at.write("latin.txt", "caf\xe9")},
+                   "latin.txt is not UTF-8, first at line 1, byte 4");
+    expect_refusal({"evaluate", run, at.write("wide.txt", std::string("a\0b\0c\0d\0", 8))},
+                   "wide.txt: is not text, or it is UTF-16LE without a byte order mark");
+    expect_refusal({"evaluate", run, at.write("wide.jsonl", std::string("\xff\xfe{\0", 4))},
+                   "wide.jsonl: is UTF-16, according to its byte order mark; convert it with iconv");
+    expect_refusal({"evaluate", run, at.write("nul.txt", std::string(5000, 'a') + '\0')},
+                   "nul.txt is not text: it has NUL bytes, first at line 1, byte 5001");
+    expect_refusal({"evaluate", run, at.write("array.json", R"([{"text": "x"}])")},
+                   "array.json: is an array or an object over several lines; each line must be an object");
+    expect_refusal({"evaluate", run, at.write("ids.bin", "raw")},
+                   "ids.bin: does not begin as token files of llm.c do");
     expect_refusal({"evaluate", run, at.path("absent.jsonl")}, "absent.jsonl");
     expect_refusal({"evaluate", run}, "needs a checkpoint and at least one file");
     expect_refusal({"evaluate", at.path("absent"), tasks}, "this file or folder does not exist");
@@ -236,7 +274,7 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
     expect_refusal({"evaluate", run, tasks, "--context=1000000"}, "this model has at most");
     expect_refusal({"evaluate", run, tasks, "--stride=33"}, "--stride 33: must be at most the context, 32");
     for (const std::string option : {"--context=16", "--stride=4", "--batch=2", "--limit=1", "--by_position",
-                                     "--add_bos_token=true", "--delimiter=x"})
+                                     "--add_bos_token=true", "--delimiter=x", "--force"})
         expect_refusal({"evaluate", run, tasks, "--windows=training", option},
                        option.substr(0, option.find('=')) + " is for --windows documents");
     expect_refusal({"evaluate", run, tasks, "--steps=two"}, "--steps two: must be all, or numbers of steps");
@@ -252,4 +290,139 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
     INFO(heads.output);
     CHECK(heads.exit_code == 2);
     CHECK_THAT(heads.output, Contains("tensor_parallel_degree"));
+}
+
+TEST_CASE("evaluate: files are known by their content: lines of JSON, and tokens of other programs") {
+    const Evaluated& at = evaluated();
+    // lines
+    const std::string lines = read_file(at.path("tasks.jsonl"));
+    const std::string of_lines = printed({at.write("lines.txt", lines), "--limit=9"});
+    CHECK_THAT(of_lines, Contains("lines.txt is JSON Lines, although the name does not end in .jsonl") &&
+                             Contains("acc_norm") && Contains("stories"));
+    const std::string others = "{\"question\": \"x\"}\n{\"question\": \"y\"}\n";
+    CHECK_THAT(printed({at.write("others.txt", others), "--limit=9"}),
+               Contains("others.txt is read as plain text, although the first lines are JSON objects") &&
+                   Contains("\nothers "));
+    // the same ids of four documents, which begin with BOS, in four formats
+    const auto bos = uint16_t(Tokenizer(at.path("tokenizer")).bos_id().value());
+    const auto bytes_of = [](const auto& values) {
+        return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+    };
+    std::vector<uint16_t> ids;
+    for (int i = 0; i < 40; ++i) ids.push_back(i % 10 == 0 ? bos : uint16_t(20 + i));
+    std::string header = "{'descr': '<u2', 'fortran_order': False, 'shape': (40,), }";
+    header.append(118 - 1 - header.size(), ' ').push_back('\n');
+    at.write("tokens.npy", "\x93NUMPY\x01" + std::string("\0\x76\0", 3) + header + bytes_of(ids));
+    std::vector<int32_t> llm_c(256);
+    llm_c[0] = 20240520, llm_c[1] = 1, llm_c[2] = 40;
+    at.write("llm_c.bin", bytes_of(llm_c) + bytes_of(ids));
+    // Megatron-LM: four sequences of ten ids of type 8, uint16
+    const std::vector<int32_t> lengths(4, 10);
+    at.write("pair.bin", bytes_of(ids));
+    at.write("pair.idx", std::string("MMIDIDX\0\0", 9) + bytes_of(std::vector<int64_t>{1}) + '\x08' +
+                             bytes_of(std::vector<int64_t>{4, 5}) + bytes_of(lengths) +
+                             bytes_of(std::vector<int64_t>{0, 20, 40, 60}) +
+                             bytes_of(std::vector<int64_t>{0, 1, 2, 3, 4}));
+    const std::string numpy = printed({at.path("tokens.npy"), "--limit=9"});
+    CHECK_THAT(numpy, Contains("a token file of NumPy with 40 tokens in 4 documents, which begin with"));
+    const auto row = [&](const std::string& text, const std::string& task) {
+        std::string line = text.substr(text.find('\n' + task + ' ') + 1 + task.size());
+        line.resize(line.find('\n'));
+        line.erase(0, line.find_first_not_of(' '));
+        return line;
+    };
+    CHECK_THAT(row(numpy, "tokens"), Catch::StartsWith("4 "));
+    const std::string llm = printed({at.path("llm_c.bin"), "--limit=9"});
+    CHECK_THAT(llm, Contains("a token file of llm.c with 40 tokens in 4 documents, which begin with"));
+    CHECK(row(llm, "llm_c") == row(numpy, "tokens"));
+    for (const char* name : {"pair.bin", "pair.idx", "pair"}) {
+        const std::string pair = printed({at.path(name), "--limit=9"});
+        CHECK_THAT(pair, Contains("a token file of Megatron-LM with 40 tokens in 4 documents"));
+        CHECK(row(pair, "pair") == row(numpy, "tokens"));
+    }
+    CHECK_THAT(row(printed({at.path("tokens.npy"), "--limit=2"}), "tokens"), Catch::StartsWith("2 "));
+}
+
+TEST_CASE("evaluate: a run is followed while its checkpoints come and go, until it has ended") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", checkpoints = run / "checkpoint";
+    fs::create_directories(checkpoints);
+    fs::copy_file(evaluated().run() / "deck.toml", run / "deck.toml");
+    auto owner = std::make_unique<FolderOwner>(checkpoints, FolderOwner::Who::self());
+    REQUIRE(owner->take());
+    const auto follow = [&](const Arguments& more, const std::function<void(const std::string&)>& seen) {
+        return run_shell(coeus_line(Arguments{"evaluate", run.string(), evaluated().path("tasks.jsonl"),
+                                              "--device=cpu", "--training.threads=1", "--follow"} +
+                                        more,
+                                    0, {}, fmt::format("timeout {}", whole_patience(60))),
+                         seen);
+    };
+    const fs::path removed = run / checkpoint_of(3);
+    const Outcome followed = follow({"--steps=2,3,9"}, [&](const std::string& line) {
+        if (line.find("Waiting for the first checkpoint of") != std::string::npos) {
+            fs::copy_file(evaluated().run() / checkpoint_of(2), run / "part");
+            fs::rename(run / "part", run / checkpoint_of(2));
+        }
+        if (line.starts_with("wrote")) fs::create_symlink(run / "nowhere", removed);  // listed, but not there
+        if (line.find("was removed meanwhile") != std::string::npos) {
+            fs::remove(removed);
+            fs::remove(run / checkpoint_of(2));  // its step is done, so nobody misses it
+            owner.reset();
+        }
+    });
+    INFO(followed.output);
+    CHECK(followed.exit_code == 0);
+    CHECK_THAT(followed.output, Contains("Waiting for the first checkpoint of " + run.string()) &&
+                                    Contains("step-00000003.h5 was removed meanwhile") &&
+                                    Contains("--steps 9: the run has ended and left no checkpoint"));
+    CHECK(count_of(R"({"step":2,"task":"tasks","metric":"acc",)", read_file(run / "evaluation.jsonl")) == 1);
+
+    // a run that was killed leaves its file
+    fs::copy_file(evaluated().run() / checkpoint_of(2), run / checkpoint_of(2));
+    write_file(checkpoints / ".owner",
+               R"({"id":"x","host":"n1","process":1,"process_start":1,"job":"","restart":0,"since":""})");
+    const Outcome of_killed = follow({}, {});
+    INFO(of_killed.output);
+    CHECK(of_killed.exit_code == 0);
+    CHECK_THAT(of_killed.output, Contains("Step 2 has results already"));
+}
+
+TEST_CASE("evaluate: a run that is followed and ends without a checkpoint is not waited for") {
+    const TemporaryFolder folder;
+    auto owner = std::make_unique<FolderOwner>(folder.path(), FolderOwner::Who::self());
+    REQUIRE(owner->take());
+    const Outcome followed = run_shell(
+        coeus_line(
+            {"evaluate", folder.path().string(), evaluated().path("tasks.jsonl"), "--device=cpu", "--follow"},
+            0, {}, fmt::format("timeout {}", whole_patience(60))),
+        [&](const std::string& line) {
+            if (line.find("Waiting for the first checkpoint of") != std::string::npos) owner.reset();
+        });
+    INFO(followed.output);
+    CHECK(followed.exit_code == 2);
+    CHECK_THAT(followed.output, Contains("the run has ended and has saved no checkpoint"));
+}
+
+TEST_CASE("evaluate: what is not a run's checkpoint is refused for the options of runs") {
+    const TemporaryFolder folder;
+    const std::string tasks = evaluated().path("tasks.jsonl"), hub = (folder / "hub").string();
+    REQUIRE(convert_folder(evaluated().run(), hub).exit_code == 0);
+    for (const char* option : {"--steps=all", "--follow"})
+        expect_refusal({"evaluate", hub, tasks, option}, "--steps and --follow need the folder of a run");
+    expect_refusal(
+        {"evaluate", hub, tasks, "--windows=training", "--tokenizer", evaluated().path("tokenizer")},
+        "--windows training: needs a checkpoint of a run");
+    const fs::path run = folder / "run";
+    fs::create_directories(run / "checkpoint");
+    fs::copy_file(evaluated().run() / checkpoint_of(4), run / "checkpoint/model-00000004.h5");
+    expect_refusal({"evaluate", run.string(), tasks, "--steps=all"},
+                   "has no checkpoints of steps, only weights");
+    train_tiny(folder / "other", evaluated().path("text.txt"),
+               {"--model.hf_assets_path=" + evaluated().path("tokenizer"), "--model.vocab_size=288",
+                "--model.n_layers=1", steps(2), "--checkpoint.enable", "--checkpoint.interval=2",
+                "--checkpoint.last_save_model_only=false"});
+    fs::copy_file(evaluated().run() / checkpoint_of(2), run / checkpoint_of(1));
+    fs::copy_file((folder / "other") / checkpoint_of(2), run / checkpoint_of(2));
+    expect_refusal({"evaluate", run.string(), tasks, "--steps=all", "--device=cpu", "--training.threads=1"},
+                   "step-00000002.h5: is of another model than the checkpoints before it");
 }

@@ -147,6 +147,16 @@ TEST_CASE(
     write_token_file(files.path("tokens.h5"), {.tokens = learnable_tokens(4000, 64)});
     refuse(files.asked() + Arguments{"--model.vocab_size=200"},
            "so it cannot encode validation.prompts; set model.vocab_size = ", "tokens.h5");
-    refuse(files.asked() + Arguments{"--model.hf_assets_path=" + files.path("nowhere")}, "nowhere",
-           "tokens.h5");
+    const auto without_tokenizer = [&](const Arguments& more) {
+        return run_coeus(tiny_run(files.path("run"), files.path("tokens.h5"),
+                                  files.tiny() + files.asked() +
+                                      Arguments{"--model.tokenizer_path=" + files.path("nowhere")} + more));
+    };
+    CHECK(without_tokenizer({}).exit_code == 2);
+    const Outcome dry = without_tokenizer({"--dry_run"});  // the run may be on another machine
+    INFO(dry.output);
+    CHECK(dry.exit_code == 0);
+    CHECK_THAT(dry.output,
+               Contains("nowhere\" (model.hf_assets_path): this file or folder does not exist here; "
+                        "a run needs it to encode validation.prompts"));
 }

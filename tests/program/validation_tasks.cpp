@@ -99,8 +99,9 @@ TEST_CASE("tasks of validations: their metrics are those of coeus evaluate, on a
 
     const Outcome report = run_coeus({"report", path("one"), "--output", path("report.html"), "--force"});
     CHECK(report.exit_code == 0);
-    CHECK_THAT(read_file(path("report.html")),
-               Contains("Accuracy on animals") && Contains("Loss of stories"));
+    CHECK_THAT(read_file(path("report.html")), Contains("Accuracy on animals in validations<") &&
+                                                   Contains("Loss of stories in validations<") &&
+                                                   Contains("Accuracy on animals (dtype float64)<"));
 }
 
 TEST_CASE("tasks of validations: what evaluate would refuse is refused at the start and by a dry run") {

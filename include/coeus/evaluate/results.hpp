@@ -37,10 +37,14 @@ Json json_of(const std::vector<TaskResult>& results, const Json& config, bool by
 /// One JSON object for each line of a task: the scores of its requests.
 std::string samples_of(const std::vector<TaskResult>& results);
 
-/// The steps and tasks in a history; none if the file does not exist. A last line without its end, which an
-/// interrupted evaluation left, does not count.
-std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history);
-/// Appends the metrics of a step. SystemError if the file cannot be written.
-void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results);
+/// The steps and tasks that a history has with these settings (an object: what differs from the defaults);
+/// none if the file does not exist. A last line without its end, which an interrupted evaluation left, does
+/// not count.
+std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history,
+                                                       const Json& settings);
+/// Appends the metrics of a step, and the settings unless all are the defaults. SystemError if the file
+/// cannot be written.
+void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results,
+               const Json& settings);
 
 }  // namespace coeus

@@ -40,8 +40,11 @@ public:
         double patience = 30;  ///< seconds without a touch after which an owner counts as dead
         /// Locks a descriptor without waiting. Returns 0 or errno.
         std::function<int(int)> lock = flock_now;
+        /// The same for is_used(), which lets go at once.
+        std::function<int(int)> lock_shared = flock_shared_now;
     };
     static int flock_now(int descriptor);
+    static int flock_shared_now(int descriptor);
 
     /// Does not take the folder yet. The folder exists.
     FolderOwner(std::filesystem::path folder, Who self, Options options);
@@ -67,6 +70,11 @@ public:
     std::string lost_to();
     /// SystemError if another run has the folder. `saved`: a sentence for its message.
     void require_owned(const std::function<std::string()>& saved = {});
+
+    /// Whether a run has the folder and lives, for a process that does not want the folder. Without locks, a
+    /// run on another host is dead if it no longer touches its file; ask every few seconds then. True if that
+    /// is not known yet, or if the file cannot be read.
+    bool is_used();
 
     const Who& self() const { return self_; }
     const std::filesystem::path& folder() const { return folder_; }

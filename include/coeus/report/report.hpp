@@ -19,9 +19,12 @@ namespace coeus {
 /// below 1e-300 are 0.
 using MetricSeries = std::map<int64_t, double>;
 
-/// A metric of a task, from evaluation.jsonl.
+/// A metric of a task, from evaluation.jsonl or of validation.tasks.
 struct EvaluatedMetric {
-    std::string task, metric;
+    /// "arc_easy"; with settings that are not the defaults "arc_easy (context 16)"; of the run's validations
+    /// "arc_easy in validations"
+    std::string task;
+    std::string metric;
     std::string field;  ///< of RunData::series: "arc_easy acc"
 };
 

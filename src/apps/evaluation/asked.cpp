@@ -3,6 +3,8 @@
 
 #include "coeus/base/error.hpp"
 
+#include <algorithm>
+
 namespace coeus::apps {
 
 Flags evaluate_flags() {
@@ -40,19 +42,33 @@ Flags evaluate_flags() {
         .add("steps", "all|100,200", "", "evaluate these checkpoints of a run that have no results yet")
         .add_switch("follow",
                     "the same, and wait for further checkpoints until the run's last step or its end")
-        .add_force();
+        .add_switch("force", "replace existing files, and evaluate steps again that have results");
     return flags;
 }
 
 namespace {
 
+// "100,200"
+std::vector<int64_t> steps_in(const std::string& text) {
+    std::vector<int64_t> steps;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        const std::string word = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (word.empty() || word.find_first_not_of("0123456789") != std::string::npos || word.size() > 15)
+            throw ConfigError("--steps {}: must be all, or numbers of steps such as 100,200", text);
+        steps.push_back(std::stoll(word));
+    }
+    return steps;
+}
+
 void refuse_options_of_documents(const Flags& flags) {
     for (const char* name :
-         {"context", "stride", "batch", "limit", "by_position", "add_bos_token", "delimiter"})
+         {"context", "stride", "batch", "limit", "by_position", "add_bos_token", "delimiter", "force"})
         if (flags.given(name))
             throw ConfigError(
                 "--{} is for --windows documents; --windows training takes windows, batch and ids from the "
-                "run's deck",
+                "run's deck, and writes nothing",
                 name);
 }
 
@@ -62,6 +78,7 @@ Asked asked_by(const Flags& flags) {
     if (flags.words().size() < 2)
         throw ConfigError("coeus evaluate: needs a checkpoint and at least one file, but got only {}",
                           flags.words()[0]);
+    const std::string& steps = flags.text("steps");
     const std::string& bos = flags.choice("add_bos_token", {"auto", "true", "false"});
     Asked asked = {
         .place = flags.words()[0],
@@ -70,7 +87,7 @@ Asked asked_by(const Flags& flags) {
         .dtype = flags.given("dtype") ? flags.choice("dtype", {"bfloat16", "float32", "float64"}) : "",
         .output = flags.text("output"),
         .samples = flags.text("samples"),
-        .steps = flags.text("steps"),
+        .steps = steps == "" || steps == "all" ? std::vector<int64_t>() : steps_in(steps),
         .context = flags.integer("context", 0, INT32_MAX),
         .stride = flags.integer("stride", 0, INT32_MAX),
         .batch = flags.integer("batch", 1, 65536),
@@ -81,7 +98,9 @@ Asked asked_by(const Flags& flags) {
         .delimiter = flags.text("delimiter"),
         .training_windows = flags.choice("windows", {"documents", "training"}) == "training",
         .by_position = flags.given("by_position"),
-        .follow = flags.given("follow")};
+        .all_steps = steps == "all",
+        .follow = flags.given("follow"),
+        .again = flags.given("force")};
     if (asked.training_windows) refuse_options_of_documents(flags);
     for (const char* name : {"output", "samples"}) {
         if (!flags.given(name)) continue;

@@ -16,13 +16,15 @@ Flags evaluate_flags();
 struct Asked {
     std::string place;
     std::vector<std::string> files;
-    std::string tokenizer, dtype, output, samples, steps;
+    std::string tokenizer, dtype, output, samples;
+    std::vector<int64_t> steps;  ///< checkpoints of these steps
     int64_t context, stride, batch, limit;
     AddBos add_bos;
     std::string delimiter;
-    bool training_windows, by_position, follow;
+    bool training_windows, by_position, all_steps, follow;
+    bool again;  ///< also steps that have results already
 
-    bool several() const { return !steps.empty() || follow; }
+    bool several() const { return all_steps || !steps.empty() || follow; }
 };
 
 /// ConfigError for values and combinations that are not valid.

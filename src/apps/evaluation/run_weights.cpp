@@ -2,6 +2,7 @@
 #include "run_weights.hpp"
 
 #include "coeus/base/patient_io.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
@@ -40,17 +41,8 @@ Weights weights_at(const Pretrained& source) {
     return weights;
 }
 
-// The settings of the run's deck that decide what is computed: layers in 8 bits, and for the windows of
-// training the types and validation.
-std::vector<std::string> settings_of_run(const Weights& weights, const Asked& asked) {
-    std::vector<std::string> keys;
-    if (asked.dtype.empty()) keys = {"model.converters", "quantize."};
-    if (asked.training_windows) {
-        keys.insert(keys.end(), {"validation.", "training.document_mask", "training.seq_len", "debug.seed",
-                                 "training.bad_lines"});
-        if (asked.dtype.empty())
-            keys.insert(keys.end(), {"training.dtype", "training.mixed_precision_param"});
-    }
+// The lines of the run's deck with these keys, or with keys of these sections ("validation.").
+std::vector<std::string> settings_of_deck(const Weights& weights, const std::vector<std::string>& keys) {
     std::vector<std::string> settings;
     for (const std::string& line : weights.deck)
         if (std::ranges::any_of(keys, [&](const std::string& key) {
@@ -60,10 +52,30 @@ std::vector<std::string> settings_of_run(const Weights& weights, const Asked& as
     return settings;
 }
 
+// The settings of the run's deck that decide what is computed: layers in 8 bits, and for the windows of
+// training the types and validation.
+std::vector<std::string> settings_of_run(const Weights& weights, const Asked& asked) {
+    std::vector<std::string> keys;
+    if (asked.dtype.empty()) keys = {"model.converters", "quantize."};
+    if (asked.training_windows) {
+        keys.insert(keys.end(), {"validation.", "training.document_mask", "training.seq_len", "debug.seed",
+                                 "training.bos_id", "training.eos_id"});
+        if (asked.dtype.empty())
+            keys.insert(keys.end(), {"training.dtype", "training.mixed_precision_param"});
+    }
+    return settings_of_deck(weights, keys);
+}
+
 }  // namespace
 
 std::string toml_of(const std::string& text) {
     return toml_text({text});
+}
+
+bool was_in_8_bits(const Weights& weights) {
+    return std::ranges::any_of(weights.deck, [](const std::string& line) {
+        return line.starts_with("model.converters ") && line != "model.converters = []";
+    });
 }
 
 Weights weights_of(const Communicator& world, const Pretrained& source) {
@@ -84,9 +96,7 @@ Weights weights_of(const Communicator& world, const Pretrained& source) {
 Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,
                 int64_t row_length, bool masks) {
     std::vector<std::string> settings = settings_of_run(weights, asked);
-    const bool in_8_bits = std::ranges::any_of(settings, [](const std::string& line) {
-        return line.starts_with("model.converters") && line != "model.converters = []";
-    });
+    const bool in_8_bits = asked.dtype.empty() && was_in_8_bits(weights);
     const auto set = [&](const std::string& option, const auto& value) {
         settings.push_back(fmt::format("{} = {}", option, value));
     };
@@ -107,6 +117,26 @@ Config deck_for(const Config& machine, const DeckRules& rules, const Weights& we
         set("validation.local_batch_size", asked.batch);
     }
     return with_settings(machine, rules, settings);
+}
+
+Config deck_of_data(const Config& config, const DeckRules& rules, const Weights& weights, const Asked& asked,
+                    const std::string& tokenizer) {
+    std::vector<std::string> names;
+    for (const std::string& file : asked.files) names.push_back(toml_of(file));
+    const std::string list = "[" + join(names, ", ") + "]";
+    const Config::Validation& validation = config.validation;
+    std::vector<std::string> settings;
+    if (validation.dataset_path.empty())  // a part of the training data was held out
+        settings = settings_of_deck(
+            weights, {"training.dataset_weights", "training.text_field", "training.bad_lines"});
+    else  // the training data, which nobody reads, are the same files
+        settings = {"validation.dataset_path = " + list,
+                    "training.text_field = " + toml_of(validation.text_field),
+                    "training.bad_lines = " + toml_of(validation.bad_lines),
+                    fmt::format("training.seq_len = {}", validation.seq_len)};
+    settings.push_back("training.dataset_path = " + list);
+    settings.push_back("model.tokenizer_path = " + toml_of(tokenizer));
+    return with_settings(config, rules, settings);
 }
 
 }  // namespace coeus::apps

@@ -23,6 +23,9 @@ struct Weights {
 /// The same on every rank; only rank 0 reads files. Collective.
 Weights weights_of(const Communicator& world, const Pretrained& source);
 
+/// Whether the run computed layers in 8 bits.
+bool was_in_8_bits(const Weights& weights);
+
 /// A text in TOML.
 std::string toml_of(const std::string& text);
 
@@ -31,5 +34,10 @@ std::string toml_of(const std::string& text);
 /// types and validation.
 Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,
                 int64_t row_length, bool masks);
+
+/// `config` with the files of `asked` in place of the data that the run validated on: of its validation data,
+/// or of the training data of which a part was held out. Text is read as the run read it.
+Config deck_of_data(const Config& config, const DeckRules& rules, const Weights& weights, const Asked& asked,
+                    const std::string& tokenizer);
 
 }  // namespace coeus::apps

@@ -128,17 +128,25 @@ TEST_CASE("results: JSON has lm-evaluation-harness's keys, and samples the score
 TEST_CASE("results: a history knows its steps and tasks, without a line that was cut off") {
     const TemporaryFolder folder;
     const auto file = folder / evaluation_file;
-    CHECK(evaluated_in(file).empty());
+    const Json usual = Json::object(), other = Json::object().set("context", 16);
+    CHECK(evaluated_in(file, usual).empty());
     Task task = choices_task();
     const std::vector<TaskResult> results = {{&task, choices_scores, metrics_of(task, choices_scores)}};
-    append_to(file, 100, results);
-    append_to(file, 200, results);
+    append_to(file, 100, results, usual);
+    append_to(file, 200, results, usual);
     const std::string text = read_file(file);
     CHECK_THAT(text, Contains(R"({"step":100,"task":"choices","metric":"acc","value":0.5,"stderr":0.5)"));
     write_file(file, text + R"({"step":300,"task":"cho)");
-    CHECK(evaluated_in(file) ==
+    CHECK(evaluated_in(file, usual) ==
           std::set<std::pair<int64_t, std::string>>{{100, "choices"}, {200, "choices"}});
-    append_to(file, 400, results);
+    append_to(file, 400, results, usual);
     CHECK(read_file(file).starts_with(text + R"({"step":400)"));
-    CHECK(evaluated_in(file).size() == 3);
+    CHECK(evaluated_in(file, usual).size() == 3);
+    // those with other settings are others
+    CHECK(evaluated_in(file, other).empty());
+    append_to(file, 500, results, other);
+    CHECK(evaluated_in(file, usual).size() == 3);
+    CHECK(evaluated_in(file, other).size() == 1);
+    CHECK_THAT(read_file(file), Catch::EndsWith(R"("settings":{"context":16}})"
+                                                "\n"));
 }

@@ -269,3 +269,39 @@ TEST_CASE("folder owner: a file or folder that was removed is made again, unless
     }
     CHECK_FALSE(fs::exists(file));
 }
+
+TEST_CASE("folder owner: a process that does not want the folder sees whether a run has it") {
+    const TemporaryFolder folder;
+    const auto used = [&] { return FolderOwner(folder.path(), Who::self()).is_used(); };
+    CHECK_FALSE(used());
+    {
+        FolderOwner first(folder.path(), Who::self());
+        REQUIRE(first.take());
+        CHECK(used());
+        CHECK(used());
+        CHECK_NOTHROW(first.require_owned());
+    }
+    CHECK_FALSE(used());
+    const std::string left = R"({"id":"x","host":"n1","process":1,"process_start":1,"job":"",)"
+                             R"("restart":0,"since":"")";
+    write_file(folder / ".owner", left + "}");  // of a run that was killed
+    CHECK_FALSE(used());
+
+    // without locks, on another host: as long as the file is touched
+    FolderOwner::Options options = without_locks(never, 0.5);
+    options.lock_shared = options.lock;
+    FolderOwner other(folder.path(), on_host("n1"), without_locks(never, never));
+    REQUIRE(other.take());
+    FolderOwner watching(folder.path(), Who::self(), options);
+    CHECK(watching.is_used());
+    sleep_seconds(0.6);  // longer than the patience
+    fs::last_write_time(folder / ".owner", fs::file_time_type::clock::now());
+    const double before = steady_seconds();
+    CHECK(watching.is_used());
+    const bool again = watching.is_used();  // the patience has begun again
+    CHECK((again || steady_seconds() - before >= 0.5));
+    while (watching.is_used()) sleep_seconds(0.05);
+    CHECK_FALSE(watching.is_used());
+    write_file(folder / ".owner", left + R"(,"ended":true})");
+    CHECK_FALSE(watching.is_used());
+}

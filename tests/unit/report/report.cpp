@@ -352,13 +352,20 @@ TEST_CASE("report: results of evaluations are curves beside the loss") {
     write_file(folder / "run/evaluation.jsonl",
                line(1, "arc_easy", "acc", 0.5) + line(1, "arc_easy", "acc_norm", 0.25) +
                    line(2, "arc_easy", "acc", 0.125) + line(2, "arc_easy", "acc", 0.75) +
-                   line(2, "books", "loss", 3.5) + R"({"step":3,"task":"arc)");
+                   line(2, "books", "loss", 3.5) +
+                   R"({"step":2,"task":"arc_easy","metric":"acc","value":0.875,"lines":4,)"
+                   R"("settings":{"dtype":"float32","context":16}})"
+                   "\n" +
+                   R"({"step":3,"task":"arc)");
     const std::vector<RunData> runs = read_runs({run});
     CHECK(runs[0].of("arc_easy acc") == MetricSeries{{1, 0.5}, {2, 0.75}});
     CHECK(runs[0].of("books loss") == MetricSeries{{2, 3.5}});
+    // values of other settings are another curve
+    CHECK(runs[0].of("arc_easy (dtype float32, context 16) acc") == MetricSeries{{2, 0.875}});
     const std::string html = report_html(runs);
     CHECK(is_balanced(html));
-    CHECK_THAT(html, Contains("Accuracy on arc_easy") && Contains("Loss of books"));
+    CHECK_THAT(html, Contains("Accuracy on arc_easy<") && Contains("Loss of books<") &&
+                         Contains("Accuracy on arc_easy (dtype float32, context 16)<"));
     CHECK(html.find("Accuracy on arc_easy") < html.find("Gradient norm"));
     CHECK_THAT(report_csv(runs), Contains("arc_easy acc_norm") && Contains(",0.75,"));
 }

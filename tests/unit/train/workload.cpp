@@ -42,3 +42,22 @@ TEST_CASE(
         CHECK(read.samples.slice(1, 1).text.tokens[0] == 24);
     }
 }
+
+TEST_CASE("workload: a dry run names the tokenizer that tasks of validations need") {
+    const TemporaryFolder folder;
+    counting_file(folder / "a.h5", 24 * 4, {9, 30});
+    Config config;
+    config.training.dataset_path = {(folder / "a.h5").string()};
+    config.training.seq_len = config.validation.seq_len = 3;
+    config.validation.enable = true;
+    config.validation.dataset_path = config.training.dataset_path;
+    config.validation.tasks = {(folder / "tasks.jsonl").string()};
+    config.model.hf_assets_path = (folder / "absent").string();
+    DecoderConfig model = tiny_config();
+    model.vocab = 1000;
+    const DataCheck found = check_samples(config, model, "");
+    CHECK(found.errors.empty());
+    REQUIRE(found.absent.size() == 1);
+    CHECK_THAT(found.absent[0], Catch::Contains("absent\" (model.hf_assets_path): this file or folder") &&
+                                    Catch::Contains("a run needs it to encode validation.tasks"));
+}
