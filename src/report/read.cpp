@@ -54,7 +54,7 @@ fs::path folder_of(const std::string& given) {
 }
 
 // Adds a value as series "TASK METRIC". `task`: its name, and in words how it was computed, if that is
-// another way than the usual one: values of two ways are no curve.
+// another way than the usual one: values of two ways are not one curve.
 void add_of_task(const std::string& task, const std::string& metric, int64_t step, double value,
                  RunData& run) {
     const std::string field = task + " " + metric;
