@@ -17,8 +17,10 @@
 #include "coeus/file/folder_owner.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/metrics/run_folder.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/tokenizer_of.hpp"
+#include "coeus/report/report.hpp"
 #include "coeus/session/session.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
@@ -276,11 +278,18 @@ private:
                 const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
                 append_to(history, weights_.step, results, settings());
                 written.push_back(history.string());
+                renew_page();
             }
             fmt::print("{}{:.0f} tokens/s\n", written.empty() ? "" : "wrote " + join(written, ", ") + "; ",
                        double(scoring_->tokens()) / seconds);
             std::fflush(stdout);
         });
+    }
+
+    // A run that has ended has a page of plots, which should have the results too.
+    void renew_page() const {
+        const fs::path run = weights_.run_folder;
+        if (is_file_patiently(run / page_file)) write_page_of(run);
     }
 
     void validate(Session& session, const TrainingData& data) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
@@ -217,6 +218,17 @@ std::vector<RunData> read_runs(const std::vector<std::string>& paths) {
 
 void write_report(const fs::path& file, const std::string& text) {
     write_whole_file(file, text);
+}
+
+bool write_page_of(const fs::path& run) {
+    const fs::path page = run / page_file;
+    try {
+        write_report(page, report_html(read_runs({run.string()})));
+        return true;
+    } catch (const std::exception& failure) {
+        log::warn("The page {} was not written: {}", page.string(), failure.what());
+        return false;
+    }
 }
 
 }  // namespace coeus

@@ -102,14 +102,8 @@ std::string Reporting::with_times_now(const std::string& json) const {
 }
 
 void Reporting::write_page() const {
-    if (world_.rank() != 0) return;
-    try {
-        write_report(folder_.report_file(), report_html(read_runs({folder_.root().string()})));
+    if (world_.rank() == 0 && write_page_of(folder_.root()))
         log::info("Plots of this run: {}", folder_.report_file().string());
-    } catch (const std::exception& failure) {
-        // only a warning: the weights are saved, and coeus report can write the page later
-        log::warn("The page {} was not written: {}", folder_.report_file().string(), failure.what());
-    }
 }
 
 }  // namespace coeus

@@ -154,6 +154,7 @@ TEST_CASE("evaluate: results of all checkpoints are appended once, and a report 
     CHECK_THAT(first, Contains("stories: 1 document without tokens was left out"));
     const std::string second = printed(all);
     CHECK_THAT(second, Contains("Step 2 has results already") && Contains("step-00000004.h5"));
+    CHECK_THAT(read_file(evaluated().run() / "report.html"), Contains("Loss of held_out<"));
     const std::string text = read_file(history);
     CHECK_THAT(printed(all + Arguments{"--follow"}), Contains("Step 4 has results already"));
     CHECK(read_file(history) == text);

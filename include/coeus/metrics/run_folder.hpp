@@ -21,6 +21,8 @@ void require_writable_folders(const Config& config);
 inline constexpr const char* evaluation_file = "evaluation.jsonl";
 /// The file with the texts that validations have written: a JSON object for each step and prompt.
 inline constexpr const char* samples_file_name = "samples.jsonl";
+/// The page of plots.
+inline constexpr const char* page_file = "report.html";
 
 class RunFolder {
 public:
@@ -33,7 +35,7 @@ public:
     std::filesystem::path expert_loads_file() const { return root_ / "expert_loads.jsonl"; }
     std::filesystem::path samples_file() const { return root_ / samples_file_name; }
     std::filesystem::path goodput_file() const { return root_ / "goodput.jsonl"; }
-    std::filesystem::path report_file() const { return root_ / "report.html"; }
+    std::filesystem::path report_file() const { return root_ / page_file; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
     std::filesystem::path memory_snapshot_folder() const { return root_ / memory_snapshot_folder_; }
     /// The folder of this rank's TensorBoard files; none if the rank does not write any.

@@ -73,4 +73,8 @@ std::string report_csv(const std::vector<RunData>& runs);
 /// Writes under a temporary name and renames. SystemError, with the file's name, if it cannot.
 void write_report(const std::filesystem::path& file, const std::string& text);
 
+/// Writes the page of the run in this folder. Returns false after a failure, which is a warning: `coeus
+/// report` can write the page later.
+bool write_page_of(const std::filesystem::path& run);
+
 }  // namespace coeus
