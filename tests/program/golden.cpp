@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ten steps of golden/models from the command line, on one rank and on every axis of the mesh.
+// The ten steps of golden/models and golden/families from the command line, on one rank and on every axis of
+// the mesh.
 #include "support/golden.hpp"
 
 #include "coeus/models/hub_model.hpp"
@@ -53,18 +54,22 @@ TEST_CASE(
                                 {"--parallelism.context_parallel_degree=2"},
                                 {"--parallelism.tensor_parallel_degree=2"}};
     size_t number = 0;
-    for (const std::string& name : golden_folders("models")) {
-        const fs::path model = golden(name);
+    const auto compare = [&](const fs::path& model) {
         const DecoderConfig config = model_from_hub(model.string());
-        if (config.family == "llama3") continue;  // the test above
-        CAPTURE(name);
+        if (config.family == "llama3") return;  // the test above
         Arguments arguments = {"--model.name=" + config.family, "--training.dtype=float64"};
         if (config.moe.experts > 0) arguments = arguments + Arguments{"--model.moe.load_balance_coeff=0"};
         check_golden_run(model, model, arguments, 0, golden_float64);
         // one of the meshes that the model allows
         const bool odd_heads = config.head_sizes().kv_heads % 2 != 0;
         check_golden_run(model, model, arguments + meshes[number++ % (odd_heads ? 3 : 4)], 2, golden_float64);
+    };
+    std::vector<GoldenCase> cases;
+    for (const std::string& name : golden_models()) {
+        const fs::path model = golden(name);
+        cases.push_back({name, [=] { return unknown_architecture(model); }, [&, model] { compare(model); }});
     }
+    compare_golden(cases);
 }
 
 TEST_CASE("ten steps give the golden values if ranks divide each sequence") {
