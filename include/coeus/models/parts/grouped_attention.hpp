@@ -50,7 +50,7 @@ struct GroupedAttentionConfig {
     double rope_fraction = 1;  ///< the part of a head's columns that RoPE rotates, the first ones
     Temperature temperature;   ///< of the layers without RoPE
     bool temperature_everywhere = false;  ///< the layers with RoPE have it too
-    // These two are no fields of the model. They follow from its without_rope, windowed and window_rope.
+    // These two are not fields of the model. They follow from its without_rope, windowed and window_rope.
     bool rope = true;       ///< positions rotate queries and keys
     size_t rope_table = 0;  ///< the number of their table (DecoderConfig::ropes)
 
