@@ -3,6 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/host_name.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
