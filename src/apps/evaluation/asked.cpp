@@ -87,7 +87,7 @@ Asked asked_by(const Flags& flags) {
         .dtype = flags.given("dtype") ? flags.choice("dtype", {"bfloat16", "float32", "float64"}) : "",
         .output = flags.text("output"),
         .samples = flags.text("samples"),
-        .steps = steps == "" || steps == "all" ? std::vector<int64_t>() : steps_in(steps),
+        .steps = steps.empty() || steps == "all" ? std::vector<int64_t>() : steps_in(steps),
         .context = flags.integer("context", 0, INT32_MAX),
         .stride = flags.integer("stride", 0, INT32_MAX),
         .batch = flags.integer("batch", 1, 65536),
