@@ -8,6 +8,7 @@
 #include "coeus/file/hub_name.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/config_fields.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/registry.hpp"
 
 #include <algorithm>
@@ -141,6 +142,13 @@ void inherit_tied(const JsonView& config, Json& text, const std::string& folder)
 
 }  // namespace
 
+DecoderConfig model_of_keys(const ModelFamily& family, const JsonView& json) {
+    DecoderConfig config;
+    HubKeys keys(family, json);
+    family.hub_keys(keys, config);
+    return config;
+}
+
 HubModel read_hub_model(const std::string& folder, const std::string& family_name) {
     if (!family_name.empty()) find_family(family_name);  // throws if there is none
     const fs::path file = fs::path(folder) / "config.json";
@@ -154,7 +162,7 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
     const JsonView root(keys, file.string(), is_part ? text_key : "");
     std::set<std::string> asked;
     HubModel model;
-    model.config = family.from_hub(root.noting(asked));
+    model.config = model_of_keys(family, root.noting(asked));
     model.config.family = family.name;
     model.config.flavor = "hf";
     model.config.validate();
@@ -264,9 +272,11 @@ void keep_limit(const DecoderConfig& model, DecoderConfig& back) {
 Json hub_config_of(const DecoderConfig& model) {
     const ModelFamily& family = find_hub_family(model.family);
     Json json = Json::object();
-    family.to_hub(json, model);
+    HubKeys keys(family, json);
+    DecoderConfig copy = model;
+    family.hub_keys(keys, copy);
     // a value that config.json cannot express is read back as another one
-    DecoderConfig back = family.from_hub(JsonView(json, "config.json"));
+    DecoderConfig back = model_of_keys(family, JsonView(json, "config.json"));
     back.family = model.family;
     back.flavor = model.flavor;
     // these do not matter to weights that exist

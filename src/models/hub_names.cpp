@@ -4,10 +4,15 @@
 #include "coeus/base/error.hpp"
 #include "coeus/models/parts/feed_forward.hpp"
 #include "coeus/models/parts/grouped_attention.hpp"
+#include "coeus/models/parts/latent_attention.hpp"
 #include "coeus/models/parts/moe.hpp"
+#include "coeus/models/parts/mtp.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -120,6 +125,62 @@ std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const De
     return HubCopy{"model.embed_tokens.weight",
                    "to use both, set tie_word_embeddings to false in config.json (or, for a run, "
                    "model.tied_embeddings = false)"};
+}
+
+namespace {
+
+constexpr std::array names_of_balance = {HubName{"moe.expert_bias", "mlp.gate.e_score_correction_bias"}};
+
+// Layers of multi-token prediction are after the last layer there.
+std::string layer_name(const std::string& parameter, const DecoderConfig& config) {
+    const std::string mtp_layers = "mtp_layers.";
+    if (!parameter.starts_with(mtp_layers)) return parameter;
+    const size_t dot = parameter.find('.', mtp_layers.size());
+    const int64_t depth = std::stoll(parameter.substr(mtp_layers.size(), dot - mtp_layers.size()));
+    return fmt::format("layers.{}{}", config.layers + depth, parameter.substr(dot));
+}
+
+// The number of a tensor's layer; -1: none.
+int64_t layer_of(const std::string& tensor) {
+    const std::string layers = "model.layers.";
+    int64_t layer = -1;
+    if (tensor.starts_with(layers))
+        std::from_chars(tensor.data() + layers.size(), tensor.data() + tensor.size(), layer);
+    return layer;
+}
+
+}  // namespace
+
+std::vector<HubPlace> deepseek_hub_places(const std::string& name, const Shape& shape,
+                                          const DecoderConfig& config) {
+    const std::string parameter = layer_name(name, config);
+    if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
+        parameter.ends_with(".moe.expert_bias"))
+        return {};
+    for (const std::span<const HubName> known :
+         {std::span<const HubName>(names_of_balance), latent_attention_hub_names(), mtp_hub_names()})
+        if (const std::string found = hub_name_in(known, parameter); !found.empty()) {
+            HubPlace place = HubPlace::whole(found, shape);
+            place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it
+            return {place};
+        }
+    return usual_hub_places(parameter, shape, config);
+}
+
+std::optional<HubCopy> deepseek_hub_copy_of(const std::string& tensor, const DecoderConfig& config) {
+    const int64_t layer = layer_of(tensor);
+    const char* otherwise = "to leave out the layer, set model.num_mtp_layers = 0";
+    if (layer >= config.layers && layer < config.all_layers()) {
+        if (tensor.ends_with(".embed_tokens.weight")) return HubCopy{"model.embed_tokens.weight", otherwise};
+        if (tensor.ends_with(".shared_head.head.weight"))
+            return HubCopy{config.tied ? "model.embed_tokens.weight" : "lm_head.weight", otherwise};
+    }
+    return usually_copied_in_hub(tensor, config);
+}
+
+bool deepseek_hub_ignores(const std::string& tensor, const DecoderConfig& config) {
+    return layer_of(tensor) >= config.all_layers() || deepseek_hub_copy_of(tensor, config) ||
+           usually_ignored_in_hub(tensor, config);
 }
 
 }  // namespace coeus

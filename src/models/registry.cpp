@@ -46,10 +46,10 @@ const std::vector<ModelFamily>& model_families() {
 void register_family(ModelFamily family) {
     require(!family.name.empty() && !family.flavors.empty() && family.init,
             "a family has a name, a flavour, and initial values");
-    const bool reads = family.from_hub && family.to_hub && family.hub_places && family.hub_ignores;
-    const bool reads_not = !family.from_hub && !family.to_hub && !family.hub_places && !family.hub_ignores;
+    const bool reads = family.hub_keys && family.hub_places && family.hub_ignores;
+    const bool reads_not = !family.hub_keys && !family.hub_places && !family.hub_ignores;
     require(family.architectures.empty() ? reads_not : reads,
-            "a family has architectures and all four functions for Hugging Face folders, or none of them");
+            "a family has architectures and all three functions for Hugging Face folders, or none of them");
     require(family.model_types.empty() || family.model_types.size() == family.architectures.size(),
             "a family has a model_type for each of its architectures, or for none");
     std::vector<std::string> taken = family_names();
@@ -94,7 +94,7 @@ const ModelFamily& find_family(std::string_view name) {
 
 const ModelFamily& find_hub_family(std::string_view name) {
     const ModelFamily& family = find_family(name);
-    if (!family.from_hub)
+    if (!family.hub_keys)
         throw ConfigError("model.name = \"{}\": this family has no form in Hugging Face folders", name);
     return family;
 }

@@ -5,7 +5,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/config_fields.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/pretrained/initial_weights.hpp"

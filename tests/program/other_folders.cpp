@@ -3,7 +3,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/hdf5/hdf5.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"

@@ -6,7 +6,7 @@
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/python.hpp"
@@ -117,7 +117,7 @@ struct GoldenQuestions {
 
     GoldenQuestions() {
         std::vector<GoldenCase> cases;
-        for (const std::string& name : golden_folders("models")) {
+        for (const std::string& name : golden_models()) {
             const fs::path model = golden(name);
             cases.push_back({name, [=] { return left_out(model); }, [this, model] { ask(model); }});
         }
@@ -129,7 +129,7 @@ private:
         const std::string documents =
             JsonDocument::read(model / "expected.json").root().string("documents", "none");
         if (documents != "none") return "its batches have several documents in a sequence";
-        return refusal_of([&] { model_from_hub(model.string()); });
+        return unknown_architecture(model);
     }
 
     void ask(const fs::path& model) {
@@ -234,27 +234,15 @@ namespace {
 // Coeus has no such family, and transformers rotates whole heads in all architectures that Coeus has.
 constexpr const char *glm4 = "GlmForCausalLM", *glm45 = "Glm4MoeForCausalLM";
 
-DecoderConfig glm_from_hub(const JsonView& json) {
-    const bool is_glm4 = json["architectures"].strings().front() == glm4;
-    DecoderConfig config = {.rope = {.layout = is_glm4 ? RopeLayout::interleaved : RopeLayout::half_split}};
-    read_hub_fields(json, config);
-    config.grouped().bias = AttentionBias::qkv;
-    config.grouped().rope_fraction = json.number("partial_rotary_factor");
-    read_hub_rope(json, config.rope, config.max_seq_len, config.grouped().rope_fraction);
-    for (const char* known : {"attention_bias", "first_k_dense_replace"}) json.find(known);
-    return config;
-}
-
-void glm_to_hub(Json& json, const DecoderConfig& config) {
-    const bool is_glm4 = config.rope.layout == RopeLayout::interleaved;
-    json.set("architectures", std::vector<std::string>{is_glm4 ? glm4 : glm45})
-        .set("model_type", is_glm4 ? "glm" : "glm4_moe");
-    write_hub_fields(json, config);
-    write_hub_rope(json, config.rope);
-    json.set("partial_rotary_factor", config.grouped().rope_fraction)
-        .set("attention_bias", true)
-        .set("pad_token_id", Json())
-        .set("first_k_dense_replace", config.layers);
+void glm_keys(HubKeys& keys, DecoderConfig& config) {
+    const bool has_halves = keys.architecture(glm45, config.rope.layout == RopeLayout::half_split);
+    keys.usual(config, {.attention = GroupedAttentionConfig{.bias = AttentionBias::qkv},
+                        .rope = {.layout = has_halves ? RopeLayout::half_split : RopeLayout::interleaved}});
+    keys.rope_fraction(config);
+    keys.rope(config);
+    keys.write("attention_bias", true);
+    keys.write("pad_token_id", Json());
+    keys.write("first_k_dense_replace", config.layers);
 }
 
 // GLM-4 has gate and up in one tensor.
@@ -287,8 +275,8 @@ void register_glm() {
         register_family({.name = "glm",
                          .flavors = {glm(RopeLayout::interleaved, 0.5)},
                          .architectures = {glm4, glm45},
-                         .from_hub = glm_from_hub,
-                         .to_hub = glm_to_hub,
+                         .model_types = {"glm", "glm4_moe"},
+                         .hub_keys = glm_keys,
                          .hub_places = glm_places,
                          .hub_ignores = usually_ignored_in_hub,
                          .init = usual_init});

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "coeus/file/hub_place.hpp"
-#include "coeus/file/json.hpp"
 #include "coeus/layers/block.hpp"
 #include "coeus/models/decoder_config.hpp"
 #include "coeus/models/hub_names.hpp"
@@ -37,8 +36,9 @@ enum class WeightRole : uint8_t {
 };
 
 class Declare;
+class HubKeys;
 
-/// The functions for Hugging Face folders may be null, all four of them, and `architectures` empty: then the
+/// The functions for Hugging Face folders may be null, all three of them, and `architectures` empty: then the
 /// family has no form there.
 struct ModelFamily {
     std::string name;                        ///< "llama3"
@@ -51,12 +51,10 @@ struct ModelFamily {
     /// these unless its own config says otherwise: "Llama4ForConditionalGeneration".
     std::vector<std::string> wrappers = {};
 
-    /// Returns the model of a config.json. ConfigError naming file and key: a missing or wrong value, a
-    /// feature that is not implemented. The caller sets name and flavour.
-    DecoderConfig (*from_hub)(const JsonView& json) = nullptr;
-    /// Sets the keys of config.json for this model, including the architecture. A field that config.json
-    /// cannot express may be missing: the caller compares with the result of from_hub.
-    void (*to_hub)(Json& json, const DecoderConfig& config) = nullptr;
+    /// The table of config.json (hub_keys.hpp): reads it into `config`, or writes the keys of `config`, which
+    /// is then a copy that may be changed. The caller sets name and flavour, and compares what was written
+    /// with what can be read of it: a field that config.json cannot express may be left out.
+    void (*hub_keys)(HubKeys& keys, DecoderConfig& config) = nullptr;
     /// Returns the tensors of a Hugging Face folder that contain the rows of a parameter with this shape,
     /// each row once; none if the folder has no place for it, which means zero.
     std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,

@@ -29,6 +29,10 @@ HubModel read_hub_model(const std::string& folder, const std::string& family = "
 /// The same; logs a warning that names unknown keys.
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family = "");
 
+/// Reads a config.json, with a list "architectures", by the table of a family (hub_keys.hpp); name and
+/// flavour are not set. ConfigError as above.
+DecoderConfig model_of_keys(const ModelFamily& family, const JsonView& json);
+
 /// The architecture of a config.json: "architectures", or, if that is absent, null or empty, that of
 /// "model_type". If there is a "text_config", it is that of this text model. ConfigError: neither says which
 /// one; or "model_type", by which transformers goes, belongs to another architecture.

@@ -55,4 +55,12 @@ bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& conf
 /// What usual families leave out as a copy: the head of a model with tied embeddings. None: not a copy.
 std::optional<HubCopy> usually_copied_in_hub(const std::string& tensor, const DecoderConfig& config);
 
+/// The same three functions for families that took over from DeepSeek V3 its latent attention, its biases
+/// that balance experts, or its layers of multi-token prediction, which are after the last layer. Those have
+/// copies of the table and of the output projection; the ones that the model does not have are ignored.
+std::vector<HubPlace> deepseek_hub_places(const std::string& parameter, const Shape& shape,
+                                          const DecoderConfig& config);
+bool deepseek_hub_ignores(const std::string& tensor, const DecoderConfig& config);
+std::optional<HubCopy> deepseek_hub_copy_of(const std::string& tensor, const DecoderConfig& config);
+
 }  // namespace coeus

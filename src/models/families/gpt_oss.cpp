@@ -2,7 +2,7 @@
 // gpt-oss (OpenAI 2025, gpt-oss-120b and gpt-oss-20b Model Card, section 2): a window in every second layer,
 // a sink for each head, biases everywhere, YaRN, and experts with a clamped activation function.
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 
 #include <array>
 #include <cmath>
@@ -50,45 +50,29 @@ DecoderConfig flavor(const Row& row) {
             .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
 }
 
-const std::array constants = {silu_alone()};
-
-DecoderConfig from_hub(const JsonView& json) {
-    require_hub_constants(json, constants);
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
     // transformers' defaults
-    DecoderConfig config = {
-        .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}};
-    config.attention = GroupedAttentionConfig{.kv_heads = 8, .head_dim = 64, .sinks = true};
-    read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
-    read_hub_window(json, config, true, every_second, usual_window);
-    if (truth(json, "attention_bias", true)) config.grouped().bias = AttentionBias::all;
-    // the width of the experts, since all layers have them
-    config.moe = experts_of(at_least(1, json, "num_local_experts", 128), config.feed_forward.hidden);
-    config.feed_forward = {};
-    config.moe.top_k = at_least(1, json, either_key(json, "num_experts_per_tok", "experts_per_token"), 4);
-    config.moe.gate.limit = json.number("swiglu_limit", usual_gate.limit);
-    config.moe.gate.alpha = json.number("swiglu_alpha", usual_gate.alpha);
-    read_hub_balance(json, config);
-    json.find("initial_context_length");
-    return config;
-}
-
-void to_hub(Json& json, const DecoderConfig& config) {
-    json.set("architectures", std::vector<std::string>{"GptOssForCausalLM"}).set("model_type", "gpt_oss");
-    write_hub_fields(json, config);
-    write_hub_constants(json, constants);
-    write_hub_rope(json, config.rope);
-    write_hub_window(json, config);
-    // transformers does not run a null, not even if no layer has the window
-    if (config.head_sizes().window == 0) json.set("sliding_window", usual_window);
-    const MoeConfig& m = config.moe;
-    json.set("intermediate_size", m.hidden)
-        .set("num_local_experts", m.experts)
-        .set("num_experts_per_tok", m.top_k)
-        .set("swiglu_limit", m.gate.limit)
-        .set("swiglu_alpha", m.gate.alpha)
-        .set("attention_bias", config.grouped().bias == AttentionBias::all);
-    write_hub_balance(json, config);
+    keys.usual_of_experts(
+        config, {.attention = GroupedAttentionConfig{.kv_heads = 8,
+                                                     .head_dim = 64,
+                                                     .bias = AttentionBias::all,
+                                                     .sinks = true,
+                                                     .window = usual_window},
+                 .windowed = every_second,
+                 .moe = experts_of(128, 0),
+                 .rope = {.theta = 150000, .scaling = usual_scaling, .layout = RopeLayout::half_split}});
+    MoeConfig& m = config.moe;
+    keys.silu();
+    keys.rope(config);
+    // transformers does not run a null window, not even if no layer has it
+    keys.window(config, {.without_any = usual_window});
+    keys.integer("num_local_experts", m.experts);
+    keys.integer({"num_experts_per_tok", "experts_per_token"}, m.top_k);
+    keys.number("swiglu_limit", m.gate.limit);
+    keys.number("swiglu_alpha", m.gate.alpha);
+    keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
+    keys.balance(config);
+    keys.idle({"initial_context_length"});
 }
 
 constexpr std::array names = {HubName{"moe.router.gate.weight", "mlp.router.weight"},
@@ -139,8 +123,7 @@ ModelFamily gpt_oss_family() {
                           .flavors = {},
                           .architectures = {"GptOssForCausalLM"},
                           .model_types = {"gpt_oss"},
-                          .from_hub = from_hub,
-                          .to_hub = to_hub,
+                          .hub_keys = hub_keys,
                           .hub_places = hub_places,
                           .hub_ignores = usually_ignored_in_hub,
                           .init = init};

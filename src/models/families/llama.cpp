@@ -2,9 +2,7 @@
 // Llama 2 (Touvron et al. 2023) and Llama 3, 3.1, 3.2 (Grattafiori et al. 2024). Their config.json differ
 // only in numbers.
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
-
-#include <array>
+#include "coeus/models/hub_keys.hpp"
 
 namespace coeus::llama {
 
@@ -32,23 +30,12 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const Ro
             .tied = row.tied};
 }
 
-const std::array constants = {silu_alone(), HubConstant{"mlp_bias", false, "biases are not implemented yet"}};
-
-DecoderConfig from_hub(const JsonView& json) {
-    require_hub_constants(json, constants);
-    DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = 2048};  // transformers' defaults
-    read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
-    if (json.boolean("attention_bias", false)) config.grouped().bias = AttentionBias::all;
-    return config;
-}
-
-void to_hub(Json& json, const DecoderConfig& config) {
-    json.set("architectures", std::vector<std::string>{"LlamaForCausalLM"}).set("model_type", "llama");
-    write_hub_fields(json, config);
-    write_hub_constants(json, constants);
-    write_hub_rope(json, config.rope);
-    json.set("attention_bias", config.grouped().bias == AttentionBias::all);
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    keys.usual(config, {.norm_eps = 1e-6, .max_seq_len = 2048});  // transformers' defaults
+    keys.silu();
+    keys.constant("mlp_bias", false, "biases are not implemented yet");
+    keys.rope(config);
+    keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
 }
 
 // In Hugging Face folders, queries and keys are in half-split order.
@@ -69,8 +56,7 @@ ModelFamily family_named(const char* name) {
             .flavors = {},
             .architectures = {"LlamaForCausalLM"},
             .model_types = {"llama"},
-            .from_hub = from_hub,
-            .to_hub = to_hub,
+            .hub_keys = hub_keys,
             .hub_places = hub_places,
             .hub_ignores = usually_ignored_in_hub,
             .init = usual_init};

@@ -3,7 +3,7 @@
 // shared expert. The flavours "_irope" have layers without RoPE that attend to all tokens; the others attend
 // to a chunk.
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 
 #include <algorithm>
 #include <array>
@@ -60,85 +60,69 @@ DecoderConfig flavor(const Row& row, bool irope) {
     return config;
 }
 
-const std::array constants = {silu_alone(),
-                              HubConstant{"attention_bias", false, "biases are not implemented yet"}};
 constexpr const char *chunked = "chunked_attention", *full = "full_attention";
 constexpr const char* of_text = "Llama4ForCausalLM";
 
-// A list with an entry for each layer.
-std::vector<JsonView> entries_of(const JsonView& list, int64_t layers) {
-    std::vector<JsonView> entries = list.elements();
-    if (int64_t(entries.size()) != layers)
-        list.reject(fmt::format("must have one entry for each of {} layers", layers));
-    return entries;
-}
-
-// The layers without RoPE: "no_rope_layers" has 1 for a layer with RoPE.
-LayerChoice read_layers_without_rope(const JsonView& json, int64_t layers) {
-    const int64_t interval = at_least(1, json, "no_rope_layer_interval", 4);
-    const LayerChoice rule = {interval, interval - 1};
-    const auto list = json.find("no_rope_layers");
-    if (!list || list->size() == 0) return interval > layers ? LayerChoice{.period = 0} : rule;
-    std::vector<bool> has;
-    for (const JsonView& entry : entries_of(*list, layers)) {
-        if (entry.integer() != 0 && entry.integer() != 1) entry.reject("must be 0 or 1");
-        has.push_back(entry.integer() == 0);
-    }
-    return LayerChoice::of(has, rule);
-}
-
 // Chunks, which all layers with RoPE have, or none.
-int64_t read_chunk(const JsonView& json, const DecoderConfig& config) {
-    const int64_t chunk =
-        is_null(json, "attention_chunk_size") ? 0 : at_least(1, json, "attention_chunk_size", 8192);
-    const auto list = json.find("layer_types");
-    if (!list) return chunk;
-    const std::vector<JsonView> types = entries_of(*list, config.layers);
-    if (std::ranges::all_of(types, [](const JsonView& type) { return type.string() == full; })) return 0;
+void chunk_keys(HubKeys& keys, DecoderConfig& config) {
+    int64_t& chunk = config.grouped().chunk;
+    Json types = Json::array();
+    for (int64_t i = 0; i < config.layers; ++i)
+        types.push(chunk > 0 && !config.without_rope.has(i) ? chunked : full);
+    if (!keys.reads()) keys.write("layer_types", types);
+    keys.integer_or_null("attention_chunk_size", chunk);
+    if (!keys.reads()) return;
+    const auto list = keys.json().find("layer_types");
+    if (!list) return;
+    const std::vector<JsonView> entries = list->elements();
+    if (int64_t(entries.size()) != config.layers)
+        list->reject(fmt::format("must have one entry for each of {} layers", config.layers));
+    if (std::ranges::all_of(entries, [](const JsonView& type) { return type.string() == full; })) {
+        chunk = 0;
+        return;
+    }
     for (int64_t i = 0; i < config.layers; ++i) {
-        const char* expected = config.without_rope.has(i) ? full : chunked;
-        if (types[size_t(i)].string() != expected)
-            types[size_t(i)].reject(
+        const JsonView& type = entries[size_t(i)];
+        const bool has_rope = !config.without_rope.has(i);
+        if (const char* expected = has_rope ? chunked : full; type.string() != expected)
+            type.reject(
                 fmt::format("must be \"{}\" (others are not implemented yet), because the layer has {}RoPE",
-                            expected, config.without_rope.has(i) ? "no " : ""));
+                            expected, has_rope ? "" : "no "));
     }
-    return chunk;
 }
 
-void read_experts(const JsonView& json, DecoderConfig& config) {
-    config.moe = experts_of(at_least(1, json, "num_local_experts", 16), config.feed_forward.hidden);
-    config.moe.top_k = at_least(1, json, "num_experts_per_tok", 1);
-    config.feed_forward.hidden = at_least(1, json, "intermediate_size_mlp", 16384);
-    const int64_t step = at_least(1, json, "interleave_moe_layer_step", 1);
+// The layers with experts: their numbers, or each "interleave_moe_layer_step"-th.
+void expert_layers(HubKeys& keys, DecoderConfig& config) {
+    int64_t step = config.moe_layers.period;
+    keys.integer("interleave_moe_layer_step", step);
+    if (!keys.reads()) {
+        Json numbers = Json::array();
+        for (int64_t i = 0; i < config.layers; ++i)
+            if (!config.layer(i).is_dense()) numbers.push(i);
+        return keys.write("moe_layers", std::move(numbers));
+    }
     config.moe_layers = {step, step - 1};
-    if (const auto list = json.find("moe_layers")) {
-        std::vector<bool> has(size_t(config.layers), false);
-        for (const JsonView& entry : list->elements()) {
-            if (entry.integer() < 0 || entry.integer() >= config.layers)
-                entry.reject("must be the number of a layer");
-            has[size_t(entry.integer())] = true;
-        }
-        if (list->size() == 0)
-            config.moe = {};
-        else
-            config.moe_layers = LayerChoice::of(has, config.moe_layers);
+    const auto list = keys.json().find("moe_layers");
+    if (!list) return;
+    std::vector<bool> has(size_t(config.layers), false);
+    for (const JsonView& entry : list->elements()) {
+        if (entry.integer() < 0 || entry.integer() >= config.layers)
+            entry.reject("must be the number of a layer");
+        has[size_t(entry.integer())] = true;
     }
-    if (config.moe.experts > 0 && config.moe_layers == LayerChoice{}) config.feed_forward = {};
+    if (list->size() == 0)
+        config.moe = {};
+    else
+        config.moe_layers = LayerChoice::of(has, config.moe_layers);
 }
 
-DecoderConfig from_hub(const JsonView& json) {
-    require_hub_constants(json, constants);
-    // transformers' defaults
-    DecoderConfig config = {
-        .feed_forward = {.hidden = 8192}, .rope = {.theta = 500000}, .max_seq_len = 131072};
-    config.attention = GroupedAttentionConfig{.kv_heads = 8, .head_dim = 128};
-    read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
-    read_experts(json, config);
-    config.without_rope = read_layers_without_rope(json, config.layers);
-    GroupedAttentionConfig& a = config.grouped();
-    a.chunk = read_chunk(json, config);
-    if (truth(json, "use_qk_norm", true)) a.qk_norm = QkNorm::after_rope;
+void temperature_keys(HubKeys& keys, Temperature& temperature) {
+    const bool is_given = bool(temperature);
+    keys.write("attn_temperature_tuning", is_given);
+    keys.write("attn_scale", is_given ? temperature.scale : 0.1);
+    keys.write("floor_scale", int64_t(temperature.floor));  // transformers refuses 8192.0
+    if (!keys.reads()) return;
+    const JsonView& json = keys.json();
     const double scale = json.number("attn_scale", 0.1), floor = json.number("floor_scale", 8192);
     if (!(floor > 0)) json["floor_scale"].reject("must be greater than 0");
     if (floor > double(most_positions))
@@ -147,44 +131,43 @@ DecoderConfig from_hub(const JsonView& json) {
     const auto tuning = json.find("attn_temperature_tuning");
     if (tuning ? (tuning->is_boolean() ? tuning->boolean() : tuning->integer() != 0)
                : !is_null(json, "attn_temperature_tuning"))
-        a.temperature = {scale, floor};
-    // transformers has the coefficient of the loss that balances experts, but not the loss
-    read_hub_balance(json, config);
-    for (const char* idle : {"router_jitter_noise", "for_llm_compressor", "_attn_implementation_autoset"})
-        json.find(idle);
-    return config;
+        temperature = {scale, floor};
 }
 
-void to_hub(Json& json, const DecoderConfig& config) {
-    json.set("architectures", std::vector<std::string>{of_text}).set("model_type", "llama4_text");
-    write_hub_fields(json, config);
-    write_hub_constants(json, constants);
-    write_hub_rope(json, config.rope);
-    const GroupedAttentionConfig& a = config.grouped();
-    const MoeConfig& m = config.moe;
-    std::vector<std::string> types;
-    Json rope = Json::array(), experts = Json::array();
-    for (int64_t i = 0; i < config.layers; ++i) {
-        const LayerConfig layer = config.layer(i);
-        types.emplace_back(layer.grouped().chunk > 0 ? chunked : full);
-        rope.push(layer.grouped().rope ? 1 : 0);
-        if (!layer.is_dense()) experts.push(i);
-    }
-    const int64_t dense = config.feed_forward.hidden;
-    json.set("intermediate_size", m.experts > 0 ? m.hidden : dense)
-        .set("intermediate_size_mlp", dense > 0 ? dense : 2 * m.hidden)
-        .set("num_local_experts", std::max<int64_t>(m.experts, 1))
-        .set("num_experts_per_tok", m.top_k)
-        .set("interleave_moe_layer_step", config.moe_layers.period)
-        .set("moe_layers", std::move(experts))
-        .set("no_rope_layers", std::move(rope))
-        .set("layer_types", types)
-        .set("attention_chunk_size", a.chunk > 0 ? Json(a.chunk) : Json())
-        .set("use_qk_norm", a.qk_norm == QkNorm::after_rope)
-        .set("attn_temperature_tuning", bool(a.temperature))
-        .set("attn_scale", a.temperature ? a.temperature.scale : 0.1)
-        .set("floor_scale", int64_t(a.temperature.floor));  // transformers refuses 8192.0
-    write_hub_balance(json, config);
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    MoeConfig& m = config.moe;
+    // experts have the usual key of dense layers, which have another one
+    int64_t dense = keys.reads() ? 16384 : config.feed_forward.hidden;
+    if (m.experts > 0) config.feed_forward.hidden = m.hidden;
+    if (dense == 0) dense = 2 * m.hidden;
+    // transformers' defaults
+    keys.usual(config, {.attention =
+                            GroupedAttentionConfig{
+                                .kv_heads = 8, .head_dim = 128, .qk_norm = QkNorm::after_rope, .chunk = 8192},
+                        .without_rope = {4, 3},
+                        .feed_forward = {.hidden = 8192},
+                        .moe = experts_of(16, 0),
+                        .rope = {.theta = 500000},
+                        .max_seq_len = 131072});
+    keys.silu();
+    keys.constant("attention_bias", false, "biases are not implemented yet");
+    keys.rope(config);
+    m.hidden = m.shared_hidden = config.feed_forward.hidden;
+    int64_t experts = std::max<int64_t>(m.experts, 1);
+    keys.integer("intermediate_size_mlp", dense);
+    config.feed_forward.hidden = dense;
+    keys.integer("num_local_experts", experts);
+    if (keys.reads()) m.experts = experts;
+    keys.integer("num_experts_per_tok", m.top_k);
+    expert_layers(keys, config);
+    if (m.experts > 0 && config.moe_layers == LayerChoice{}) config.feed_forward = {};
+    keys.layers_without_rope(config);
+    chunk_keys(keys, config);
+    keys.choice("use_qk_norm", config.grouped().qk_norm, QkNorm::after_rope, QkNorm::none);
+    temperature_keys(keys, config.grouped().temperature);
+    // transformers has the coefficient of the loss that balances experts, but not the loss
+    keys.balance(config);
+    keys.idle({"router_jitter_noise", "for_llm_compressor", "_attn_implementation_autoset"});
 }
 
 constexpr std::array names = {
@@ -222,8 +205,7 @@ ModelFamily llama4_family() {
                           .architectures = {of_text},
                           .model_types = {"llama4_text"},
                           .wrappers = {"Llama4ForConditionalGeneration"},
-                          .from_hub = from_hub,
-                          .to_hub = to_hub,
+                          .hub_keys = hub_keys,
                           .hub_places = hub_places,
                           .hub_ignores = usually_ignored_in_hub,
                           .init = usual_init};

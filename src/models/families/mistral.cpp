@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral 7B (Jiang et al. 2023): Llama with a sliding window in every layer.
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
-
-#include <array>
+#include "coeus/models/hub_keys.hpp"
 
 namespace coeus::mistral {
 
@@ -16,26 +14,14 @@ struct Row {
     int64_t window, max_seq_len;
 };
 
-const std::array constants = {silu_alone()};
-
-DecoderConfig from_hub(const JsonView& json) {
-    require_hub_constants(json, constants);
-    // transformers' defaults
-    DecoderConfig config = {
-        .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 131072};
-    config.grouped().kv_heads = 8;
-    read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
-    read_hub_window(json, config, true, {});
-    return config;
-}
-
-void to_hub(Json& json, const DecoderConfig& config) {
-    json.set("architectures", std::vector<std::string>{"MistralForCausalLM"}).set("model_type", "mistral");
-    write_hub_fields(json, config);
-    write_hub_constants(json, constants);
-    write_hub_rope(json, config.rope);
-    json.set("sliding_window", config.head_sizes().window > 0 ? Json(config.head_sizes().window) : Json());
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    keys.usual(config, {.attention = GroupedAttentionConfig{.kv_heads = 8, .window = 4096},
+                        .rope = {.layout = RopeLayout::half_split},
+                        .norm_eps = 1e-6,
+                        .max_seq_len = 131072});  // transformers' defaults
+    keys.silu();
+    keys.rope(config);
+    keys.window(config, {.writes_lists = false});
 }
 
 }  // namespace
@@ -51,8 +37,7 @@ ModelFamily mistral_family() {
                           .architectures = {"MistralForCausalLM"},
                           .model_types = {"mistral"},
                           .wrappers = {"Mistral3ForConditionalGeneration"},
-                          .from_hub = from_hub,
-                          .to_hub = to_hub,
+                          .hub_keys = hub_keys,
                           .hub_places = usual_hub_places,
                           .hub_ignores = usually_ignored_in_hub,
                           .init = usual_init};

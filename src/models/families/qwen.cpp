@@ -3,10 +3,9 @@
 // and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place; the flavours
 // with a second number of parameters (the active ones) have experts.
 #include "coeus/models/family.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace coeus::qwen {
@@ -38,49 +37,23 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64
             .max_seq_len = row.max_seq_len > 0 ? row.max_seq_len : max_seq_len};
 }
 
-const std::array constants = {silu_alone()};
-
-DecoderConfig read_usual(const JsonView& json, int64_t head_dim, bool has_experts = false) {
-    require_hub_constants(json, constants);
-    // transformers' defaults
-    DecoderConfig config = {
-        .rope = {.layout = RopeLayout::half_split}, .norm_eps = 1e-6, .max_seq_len = 32768};
-    config.grouped().head_dim = head_dim;
-    read_hub_fields(json, config);
-    read_hub_rope(json, config.rope, config.max_seq_len);
-    const bool has_window = json.boolean("use_sliding_window", false);
-    if (!has_experts) {
-        read_hub_window(json, config, has_window, {.first = 28});
-    } else {  // a window is in all layers, whatever these keys say
-        for (const char* idle : {"max_window_layers", "layer_types"}) json.find(idle);
-        if (has_window && !is_null(json, "sliding_window"))
-            config.grouped().window = at_least(1, json, "sliding_window", 4096);
-        else
-            json.find("sliding_window");
-    }
-    return config;
+// `absent`: the attention of a folder without its keys.
+void usual_keys(HubKeys& keys, DecoderConfig& config, GroupedAttentionConfig absent,
+                bool has_experts = false) {
+    absent.window = 4096;
+    keys.usual(config, {.attention = absent,
+                        .windowed = {.first = 28},
+                        .rope = {.layout = RopeLayout::half_split},
+                        .norm_eps = 1e-6,
+                        .max_seq_len = 32768});  // transformers' defaults
+    keys.silu();
+    keys.rope(config);
+    keys.window(config, {.used_if = "use_sliding_window", .in_all_layers = has_experts});
 }
 
-void write_usual(Json& json, const DecoderConfig& config, const char* architecture, const char* type) {
-    json.set("architectures", std::vector<std::string>{architecture}).set("model_type", type);
-    write_hub_fields(json, config);
-    write_hub_constants(json, constants);
-    write_hub_rope(json, config.rope);
-    json.set("use_sliding_window", config.head_sizes().window > 0);
-    write_hub_window(json, config);
+void qwen2_keys(HubKeys& keys, DecoderConfig& config) {
+    usual_keys(keys, config, {.bias = AttentionBias::qkv});
 }
-
-DecoderConfig read_qwen2(const JsonView& json) {
-    DecoderConfig config = read_usual(json, 0);
-    config.grouped().bias = AttentionBias::qkv;
-    return config;
-}
-void write_qwen2(Json& json, const DecoderConfig& config) {
-    write_usual(json, config, "Qwen2ForCausalLM", "qwen2");
-}
-
-// Both architectures of Qwen 3: experts in the layers that decoder_sparse_step chooses.
-constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
 
 // A choice without the layers whose numbers are in a list.
 LayerChoice without_layers(const LayerChoice& choice, int64_t layers, const JsonView& list) {
@@ -92,48 +65,46 @@ LayerChoice without_layers(const LayerChoice& choice, int64_t layers, const Json
     return LayerChoice::of(has, choice);
 }
 
-void read_experts(const JsonView& json, DecoderConfig& config) {
-    config.moe = {.experts = at_least(1, json, either_key(json, "num_local_experts", "num_experts"), 128),
-                  .top_k = at_least(1, json, "num_experts_per_tok", 8),
-                  .hidden = at_least(1, json, "moe_intermediate_size", 768),
-                  .normalise = json.boolean("norm_topk_prob", false)};
-    const int64_t step = at_least(1, json, "decoder_sparse_step", 1);
-    config.moe_layers = {.period = step, .first = step - 1};
-    if (const auto dense = json.find("mlp_only_layers"); dense && dense->size() > 0)
-        config.moe_layers = without_layers(config.moe_layers, config.layers, *dense);
-    if (config.moe_layers == LayerChoice{}) config.feed_forward = {};
-    read_hub_balance(json, config);
-}
-
-DecoderConfig read_qwen3(const JsonView& json) {
-    const bool has_experts = json["architectures"].strings().front() == moe_qwen3;
-    DecoderConfig config = read_usual(json, has_experts ? 0 : 128, has_experts);
-    if (has_experts) read_experts(json, config);
-    config.grouped().qk_norm = QkNorm::before_rope;
-    if (json.boolean("attention_bias", false)) config.grouped().bias = AttentionBias::all;
-    return config;
-}
-void write_qwen3(Json& json, const DecoderConfig& config) {
-    const MoeConfig& m = config.moe;
-    const bool has_experts = m.experts > 0;
-    write_usual(json, config, has_experts ? moe_qwen3 : dense_qwen3, has_experts ? "qwen3_moe" : "qwen3");
-    if (has_experts) {
-        const LayerChoice& experts = config.moe_layers;
-        const bool is_step = experts == LayerChoice{.period = experts.period, .first = experts.period - 1};
+// Experts are in each "decoder_sparse_step"-th layer, but not in those of a list.
+void expert_layers(HubKeys& keys, DecoderConfig& config) {
+    LayerChoice& experts = config.moe_layers;
+    const bool is_step = experts == LayerChoice{.period = experts.period, .first = experts.period - 1};
+    int64_t step = is_step ? experts.period : 1;
+    keys.integer("decoder_sparse_step", step);
+    const char* dense_layers = "mlp_only_layers";
+    if (keys.reads()) {
+        experts = {.period = step, .first = step - 1};
+        if (const auto dense = keys.json().find(dense_layers); dense && dense->size() > 0)
+            experts = without_layers(experts, config.layers, *dense);
+        if (experts == LayerChoice{}) config.feed_forward = {};
+    } else {
         Json dense = Json::array();
         for (int64_t i = 0; i < config.layers; ++i)
             if (!is_step && !experts.has(i)) dense.push(i);
-        json.set("num_experts", m.experts)
-            .set("num_experts_per_tok", m.top_k)
-            .set("moe_intermediate_size", m.hidden)
-            .set("norm_topk_prob", m.normalise)
-            .set("decoder_sparse_step", is_step ? experts.period : 1)
-            .set("mlp_only_layers", std::move(dense));
-        write_hub_balance(json, config);
+        keys.write(dense_layers, std::move(dense));
     }
+}
+
+// Both architectures of Qwen 3.
+constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
+
+void qwen3_keys(HubKeys& keys, DecoderConfig& config) {
+    const bool has_experts = keys.architecture(moe_qwen3, config.moe.experts > 0);
+    MoeConfig& m = config.moe;
     // the width of dense layers, of which there may be none
-    if (config.feed_forward.hidden == 0) json.set("intermediate_size", 3 * m.hidden);
-    json.set("attention_bias", config.grouped().bias == AttentionBias::all);
+    if (config.feed_forward.hidden == 0) config.feed_forward.hidden = 3 * m.hidden;
+    usual_keys(keys, config, {.head_dim = has_experts ? 0 : 128, .qk_norm = QkNorm::before_rope},
+               has_experts);
+    if (has_experts) {
+        if (keys.reads()) m = {.experts = 128, .top_k = 8, .hidden = 768};
+        keys.integer({"num_experts", "num_local_experts"}, m.experts);
+        keys.integer("num_experts_per_tok", m.top_k);
+        keys.integer("moe_intermediate_size", m.hidden);
+        keys.truth("norm_topk_prob", m.normalise);
+        expert_layers(keys, config);
+        keys.balance(config);
+    }
+    keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
 }
 
 // torchtitan's rule of 2026: one distribution for all matrices, but a narrower one for those that write to
@@ -170,8 +141,7 @@ namespace coeus {
 ModelFamily qwen2_family() {
     using namespace qwen;
     ModelFamily made = family("qwen2", "Qwen2ForCausalLM", "qwen2");
-    made.from_hub = read_qwen2;
-    made.to_hub = write_qwen2;
+    made.hub_keys = qwen2_keys;
     const Row rows[] = {
         {"debugmodel", 256, 6, 16, 8, 768, 2048, true},
         {"0.5B", 896, 24, 14, 2, 4864, 151936, true},
@@ -194,8 +164,7 @@ ModelFamily qwen3_family() {
     ModelFamily made = family("qwen3", dense_qwen3, "qwen3");
     made.architectures.push_back(moe_qwen3);
     made.model_types.push_back("qwen3_moe");
-    made.from_hub = read_qwen3;
-    made.to_hub = write_qwen3;
+    made.hub_keys = qwen3_keys;
     made.init = init_qwen3;
     const Row rows[] = {
         {"debugmodel", 256, 8, 16, 8, 3072, 2048, true, 1e-6, 4096},

@@ -59,7 +59,7 @@ namespace {
 
 // The biases of queries, keys and values, stacked like their matrices; null if there are none.
 const Storage* input_bias(const Declare& declare, const GroupedAttentionConfig& a) {
-    if (a.bias == AttentionBias::none) return nullptr;
+    if (a.bias == AttentionBias::none || a.bias == AttentionBias::out) return nullptr;
     const auto bias = [&](const char* name, int64_t rows) {
         return declare.named(name, {rows}, WeightRole::attention_bias, Split::rows);
     };
@@ -69,7 +69,7 @@ const Storage* input_bias(const Declare& declare, const GroupedAttentionConfig& 
 }
 
 const Storage* output_bias(const Declare& declare, const GroupedAttentionConfig& a) {
-    if (a.bias != AttentionBias::all) return nullptr;
+    if (a.bias != AttentionBias::all && a.bias != AttentionBias::out) return nullptr;
     return &declare.parameters().add(declare.named("attention.wo.bias", {declare.model().dim},
                                                    WeightRole::attention_bias, Split::partial));
 }

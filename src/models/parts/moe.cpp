@@ -171,29 +171,29 @@ constexpr std::array names_of_moe = {
     HubName{"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
     HubName{"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"}};
 
-// The tensors of one expert.
-constexpr std::array<HubName, 3> names_of_expert = {
-    {{"w1", "gate_proj"}, {"w2", "down_proj"}, {"w3", "up_proj"}}};
-
 }  // namespace
 
 std::span<const HubName> moe_hub_names() {
     return names_of_moe;
 }
 
-std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape) {
+std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape,
+                                                         const ExpertNames& names) {
     std::vector<HubPlace> places;
     if (parameter.ends_with(".moe.expert_bias")) return places;
     const std::string experts = ".moe.experts.";
     const size_t at = parameter.find(experts);
     if (at == std::string::npos) return std::nullopt;
     const std::string_view matrix = std::string_view(parameter).substr(at + experts.size());
-    const auto name = std::ranges::find(names_of_expert, matrix, &HubName::ours);
-    if (name == names_of_expert.end()) throw LogicError("no Hugging Face name for " + parameter);
+    const char* name = matrix == "w1"   ? names.w1
+                       : matrix == "w2" ? names.w2
+                       : matrix == "w3" ? names.w3
+                                        : nullptr;
+    if (!name) throw LogicError("no Hugging Face name for " + parameter);
     const Shape of_one = {shape[1], shape[2]};
     for (int64_t e = 0; e < shape[0]; ++e) {
         places.push_back(HubPlace::whole(
-            fmt::format("model.{}.mlp.experts.{}.{}.weight", parameter.substr(0, at), e, name->theirs),
+            fmt::format("model.{}.{}.{}.{}.weight", parameter.substr(0, at), names.experts, e, name),
             of_one));
         places.back().first_row = e * of_one.rows();
     }

@@ -3,7 +3,7 @@
 #include "coeus/models/parts/rope.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // config.json of each family: published models, and what is special about a family.
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"

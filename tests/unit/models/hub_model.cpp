@@ -5,7 +5,7 @@
 #include "coeus/file/hub_json.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"
 #include "support/catch.hpp"
@@ -561,7 +561,7 @@ TEST_CASE("config.json: a model with fewer layers than the flavour is written if
     int written = 0;
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors) {
-            if (!family.to_hub || !is_written(flavor)) continue;
+            if (!family.hub_keys || !is_written(flavor)) continue;
             // config.json of Llama 4 does not say what chunks and experts would be if no layer has them
             for (int64_t layers = family.name == "llama4" ? 2 : 1;
                  layers < std::min<int64_t>(flavor.layers, 7); ++layers) {

@@ -3,7 +3,7 @@
 #include "coeus/pretrained/model_source.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/models/hub_config.hpp"
+#include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
@@ -55,7 +55,7 @@ TEST_CASE("model set-up: layers of multi-token prediction that a folder's files 
 TEST_CASE("model set-up: a deck of torchtitan keeps its biases, whether or not a folder holds them") {
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors) {
-            if (flavor.dim > 512 || flavor.moe.experts == 0 || !family.to_hub) continue;
+            if (flavor.dim > 512 || flavor.moe.experts == 0 || !family.hub_keys) continue;
             CAPTURE(family.name, flavor.flavor);
             Config config = deck(family.name, flavor.flavor);
             config.checkpoint.enable = config.checkpoint.last_save_in_hf = true;

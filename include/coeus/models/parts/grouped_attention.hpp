@@ -24,8 +24,8 @@ struct Param;
 /// without one, in layers that have RoPE (Llama 4).
 enum class QkNorm : uint8_t { none, before_rope, after_rope };
 /// Which projections of attention have a bias: none; those of queries, keys and values (Qwen 2); all four
-/// (gpt-oss).
-enum class AttentionBias : uint8_t { none, qkv, all };
+/// (gpt-oss); that of the output alone, which Seed-OSS may have.
+enum class AttentionBias : uint8_t { none, qkv, all, out };
 
 constexpr auto names_of(QkNorm) {
     return std::array{EnumName<QkNorm>{"none", QkNorm::none},
@@ -35,7 +35,8 @@ constexpr auto names_of(QkNorm) {
 constexpr auto names_of(AttentionBias) {
     return std::array{EnumName<AttentionBias>{"none", AttentionBias::none},
                       EnumName<AttentionBias>{"qkv", AttentionBias::qkv},
-                      EnumName<AttentionBias>{"all", AttentionBias::all}};
+                      EnumName<AttentionBias>{"all", AttentionBias::all},
+                      EnumName<AttentionBias>{"out", AttentionBias::out}};
 }
 
 struct GroupedAttentionConfig {

@@ -130,8 +130,14 @@ void balance_experts(Exec& exec, const Kernels& kernels, const MoeConfig& moe,
 
 /// Its tensors in usual Hugging Face folders, without those of routed experts.
 std::span<const HubName> moe_hub_names();
+/// The tensors of experts: "mlp.experts.3.gate_proj.weight".
+struct ExpertNames {
+    const char* experts = "mlp.experts";
+    const char *w1 = "gate_proj", *w2 = "down_proj", *w3 = "up_proj";
+};
 /// The places of the matrices of routed experts, of which each expert has its own tensors in usual folders,
 /// and of the biases that balance loads, which have none there. std::nullopt: another parameter.
-std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape);
+std::optional<std::vector<HubPlace>> usual_expert_places(const std::string& parameter, const Shape& shape,
+                                                         const ExpertNames& names = {});
 
 }  // namespace coeus
