@@ -10,6 +10,7 @@
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/hub_keys.hpp"
 #include "coeus/models/registry.hpp"
+#include "hub_missing.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -215,9 +216,11 @@ const ModelFamily& claimed_family(std::span<const ModelFamily> families, const J
             if (family.name == named) return family;
             latest = &family;
         }
+    const std::string missing = missing_arithmetic(architecture);
     if (!latest)
-        throw ConfigError("{}: architecture {} is not implemented yet; implemented: {}", config.file(),
-                          architecture, join(hub_architectures(), ", "));
+        throw ConfigError("{}: architecture {} is not implemented yet{}; implemented: {}", config.file(),
+                          architecture, missing.empty() ? "" : ", because it needs " + missing,
+                          join(hub_architectures(), ", "));
     if (named.empty()) return *latest;
     throw ConfigError("model.name = \"{}\": {} has architecture {}, which belongs to model.name = \"{}\"",
                       named, config.file(), architecture, latest->name);

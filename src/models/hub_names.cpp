@@ -157,8 +157,10 @@ std::vector<HubPlace> deepseek_hub_places(const std::string& name, const Shape& 
     if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
         parameter.ends_with(".moe.expert_bias"))
         return {};
+    const std::span<const HubName> latents =
+        config.is_latent() ? latent_attention_hub_names() : std::span<const HubName>();
     for (const std::span<const HubName> known :
-         {std::span<const HubName>(names_of_balance), latent_attention_hub_names(), mtp_hub_names()})
+         {std::span<const HubName>(names_of_balance), latents, mtp_hub_names()})
         if (const std::string found = hub_name_in(known, parameter); !found.empty()) {
             HubPlace place = HubPlace::whole(found, shape);
             place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it

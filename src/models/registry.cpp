@@ -15,14 +15,22 @@ namespace coeus {
 // The families: NAME_family() is in the family's own file. If two families can read an architecture and the
 // deck names neither, the later one reads it.
 #define COEUS_EACH_FAMILY(DO) \
+    DO(cwm)                   \
     DO(deepseek_v3)           \
+    DO(dots1)                 \
+    DO(ernie4_5)              \
+    DO(glm4_moe)              \
+    DO(glm4_moe_lite)         \
     DO(gpt_oss)               \
     DO(llama2)                \
     DO(llama3)                \
     DO(llama4)                \
     DO(mistral)               \
+    DO(mixtral)               \
     DO(qwen2)                 \
-    DO(qwen3)
+    DO(qwen3)                 \
+    DO(seed_oss)              \
+    DO(smollm3)
 
 #define COEUS_DECLARE_FAMILY(name) ModelFamily name##_family();
 COEUS_EACH_FAMILY(COEUS_DECLARE_FAMILY)

@@ -157,6 +157,26 @@ ModelFamily deepseek_v3_family() {
         {"671B", 7168, 61, 3, 128, 1536, 18432, 256, 8, 2048, 1, 1, 129280, 8, 4, 2.5, true},
     };
     for (const Row& row : rows) family.flavors.push_back(flavor(row));
+    // Moonlight and Kimi K2 (Moonshot AI 2025) have the architecture of V3, without groups.
+    DecoderConfig moonlight = flavor(
+        {"Moonlight-16B-A3B", 2048, 27, 1, 16, 0, 11264, 64, 6, 1408, 2, 0, 163840, 1, 1, 2.446, true});
+    moonlight.rope = {.theta = 50000};
+    moonlight.max_seq_len = 8192;
+    DecoderConfig kimi =
+        flavor({"Kimi-K2", 7168, 61, 1, 64, 1536, 18432, 384, 8, 2048, 1, 1, 163840, 1, 1, 2.827, true});
+    kimi.rope = {.theta = 50000,
+                 .scaling = YarnScaling{.factor = 32,
+                                        .original_positions = 4096,
+                                        .beta_fast = 1,
+                                        .beta_slow = 1,
+                                        .mscale = 1,
+                                        .mscale_all_dim = 1}};
+    kimi.norm_eps = 1e-6;
+    kimi.max_seq_len = 131072;
+    for (DecoderConfig* model : {&moonlight, &kimi}) {
+        model->latent().latent_norm_eps = 1e-6;
+        family.flavors.push_back(*model);
+    }
     return family;
 }
 

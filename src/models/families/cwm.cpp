@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// CWM (Meta FAIR 2025, Code World Model): Llama 3 with a window in all layers
+// but each fourth.
+#include "coeus/models/family.hpp"
+#include "coeus/models/hub_keys.hpp"
+
+namespace coeus::cwm {
+
+namespace {
+
+// transformers' defaults, which are those of the 32B
+const RopeConfig usual_rope = {
+    .theta = 1e6,
+    .scaling =
+        Llama3Scaling{.factor = 16, .low_frequency = 1, .high_frequency = 4, .original_positions = 8192},
+    .layout = RopeLayout::half_split};
+const LayerChoice usual_windowed = {.word = "0111"};
+
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    keys.usual(config, {.attention = GroupedAttentionConfig{.kv_heads = 8, .head_dim = 128, .window = 8192},
+                        .windowed = usual_windowed,
+                        .rope = usual_rope});
+    keys.silu();
+    keys.constant("mlp_bias", false, "biases are not implemented yet");
+    keys.rope(config);
+    keys.window(config, {.has_first = false});
+}
+
+DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
+                     int64_t hidden, int64_t window, int64_t vocab) {
+    return {.family = "cwm",
+            .flavor = name,
+            .dim = dim,
+            .layers = layers,
+            .vocab = vocab,
+            .attention =
+                GroupedAttentionConfig{
+                    .heads = heads, .kv_heads = kv_heads, .head_dim = dim / heads, .window = window},
+            .windowed = usual_windowed,
+            .feed_forward = {.hidden = hidden},
+            .rope = usual_rope};
+}
+
+}  // namespace
+
+}  // namespace coeus::cwm
+
+namespace coeus {
+
+ModelFamily cwm_family() {
+    using namespace cwm;
+    return {.name = "cwm",
+            .flavors = {flavor("debugmodel", 256, 4, 16, 8, 768, 64, 2048),
+                        flavor("32B", 6144, 64, 48, 8, 21504, 8192, 128256)},
+            .architectures = {"CwmForCausalLM"},
+            .model_types = {"cwm"},
+            .hub_keys = hub_keys,
+            .hub_places = usual_hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
+}
+
+}  // namespace coeus

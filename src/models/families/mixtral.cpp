@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixtral (Jiang et al. 2024): Mistral with experts in every layer; the scores
+// of a token's experts are divided by their sum.
+#include "coeus/models/family.hpp"
+#include "coeus/models/hub_keys.hpp"
+#include "coeus/models/parts/moe.hpp"
+
+#include <array>
+
+namespace coeus::mixtral {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads, hidden, vocab, max_seq_len;
+};
+
+MoeConfig experts_of(int64_t hidden) {
+    return {.experts = 8, .top_k = 2, .hidden = hidden, .normalise = true, .balance_rate = 1e-3};
+}
+
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    // transformers' defaults
+    keys.usual_of_experts(config, {.attention = GroupedAttentionConfig{.kv_heads = 8},
+                                   .moe = experts_of(0),
+                                   .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+                                   .max_seq_len = 131072});
+    keys.silu();
+    keys.rope(config);
+    keys.window(config, {.in_all_layers = true, .writes_lists = false});
+    keys.integer({"num_local_experts", "num_experts"}, config.moe.experts);
+    keys.integer("num_experts_per_tok", config.moe.top_k);
+    keys.balance(config);
+    keys.idle({"router_jitter_noise"});
+}
+
+constexpr std::array names = {HubName{"moe.router.gate.weight", "block_sparse_moe.gate.weight"}};
+
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    if (const std::string name = hub_name_in(names, parameter); !name.empty())
+        return {HubPlace::whole(name, shape)};
+    const ExpertNames experts = {.experts = "block_sparse_moe.experts", .w1 = "w1", .w2 = "w2", .w3 = "w3"};
+    if (auto places = usual_expert_places(parameter, shape, experts)) return *std::move(places);
+    return usual_hub_places(parameter, shape, config);
+}
+
+}  // namespace
+
+}  // namespace coeus::mixtral
+
+namespace coeus {
+
+ModelFamily mixtral_family() {
+    using namespace mixtral;
+    ModelFamily family = {.name = "mixtral",
+                          .flavors = {},
+                          .architectures = {"MixtralForCausalLM"},
+                          .model_types = {"mixtral"},
+                          .hub_keys = hub_keys,
+                          .hub_places = hub_places,
+                          .hub_ignores = usually_ignored_in_hub,
+                          .init = usual_init};
+    const Row rows[] = {
+        {"debugmodel", 256, 4, 16, 8, 256, 2048, 2048},
+        {"8x7B", 4096, 32, 32, 8, 14336, 32000, 32768},
+        {"8x22B", 6144, 56, 48, 8, 16384, 32000, 65536},
+    };
+    for (const Row& row : rows)
+        family.flavors.push_back({.family = family.name,
+                                  .flavor = row.flavor,
+                                  .dim = row.dim,
+                                  .layers = row.layers,
+                                  .vocab = row.vocab,
+                                  .attention = GroupedAttentionConfig{.heads = row.heads,
+                                                                      .kv_heads = row.kv_heads,
+                                                                      .head_dim = row.dim / row.heads},
+                                  .moe = experts_of(row.hidden),
+                                  .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+                                  .max_seq_len = row.max_seq_len});
+    return family;
+}
+
+}  // namespace coeus
