@@ -47,8 +47,8 @@ struct Group {
 };
 const std::vector<Group> all_groups = {
     {"norms",
-     {"rms_norm", "rms_norm_backward", "layer_norm", "layer_norm_backward", "head_norm",
-      "head_norm_backward"}},
+     {"rms_norm", "rms_norm_backward", "layer_norm", "layer_norm_backward", "head_norm", "head_norm_backward",
+      "row_products", "divided_norm", "divided_norm_backward"}},
     {"rope", {"rope"}},
     {"swiglu", {"swiglu", "swiglu_backward"}},
     {"loss", {"log_sum_exp", "cross_entropy", "embedding", "embedding_backward"}},
@@ -86,7 +86,10 @@ public:
 
     void run(const Llama& llama) {
         model_ = llama.name;
-        group("norms", [&] { norms(llama); });
+        group("norms", [&] {
+            norms(llama);
+            divided_norms(llama);
+        });
         group("rope", [&] { rope(llama); });
         group("swiglu", [&] { swiglu(llama); });
         group("loss", [&] { loss(llama); });
@@ -156,10 +159,12 @@ private:
                           y = room(bf16_, {l.tokens, l.dim}), dx = numbers(bf16_, {l.tokens, l.dim}),
                           rstd = numbers(f32, {l.tokens}, 1, 0.1), mean = numbers(f32, {l.tokens}, 0, 0.1),
                           dw = numbers(f32, {l.dim});
-        measure("rms_norm", of, [&](const Kernels& k, Exec& e) { k.rms_norm(e, y, rstd, x, w, eps); });
+        measure("rms_norm", of, [&](const Kernels& k, Exec& e) { k.rms_norm(e, y, rstd, {}, x, w, eps); });
+        measure("rms_norm", of + " with a residual path",
+                [&](const Kernels& k, Exec& e) { k.rms_norm(e, y, rstd, dx, x, w, eps); });
         // as in a block: the gradient of the residual path is what the result replaces
         measure("rms_norm_backward", of,
-                [&](const Kernels& k, Exec& e) { k.rms_norm_backward(e, dx, dw, y, dx, x, rstd, w); });
+                [&](const Kernels& k, Exec& e) { k.rms_norm_backward(e, dx, dw, y, dx, x, rstd, w, eps); });
         measure("layer_norm", of,
                 [&](const Kernels& k, Exec& e) { k.layer_norm(e, y, mean, rstd, x, w, eps); });
         measure("layer_norm_backward", of, [&](const Kernels& k, Exec& e) {
@@ -173,6 +178,22 @@ private:
                 [&](const Kernels& k, Exec& e) {
                     k.head_norm_backward(e, dx, d_of_head, y, x, of_head, l.head_dim(), eps);
                 });
+    }
+
+    /// As if one rank had all columns.
+    void divided_norms(const Llama& l) {
+        const std::string of = sizes({l.tokens, l.dim});
+        const OwnedTensor x = numbers(bf16_, {l.tokens, l.dim}), w = numbers(bf16_, {l.dim}, 1, 0.1),
+                          y = room(bf16_, {l.tokens, l.dim}), dx = room(bf16_, {l.tokens, l.dim}),
+                          squares = numbers(f32, {l.tokens}, double(l.dim), 1),
+                          products = numbers(f32, {l.tokens}), dw = numbers(f32, {l.dim});
+        measure("row_products", of,
+                [&](const Kernels& k, Exec& e) { k.row_products(e, products, x, y, w, 0); });
+        measure("divided_norm", of,
+                [&](const Kernels& k, Exec& e) { k.divided_norm(e, y, x, squares, w, l.dim, eps); });
+        measure("divided_norm_backward", of, [&](const Kernels& k, Exec& e) {
+            k.divided_norm_backward(e, dx, dw, y, x, squares, products, w, l.dim, eps);
+        });
     }
 
     void rope(const Llama& l) {

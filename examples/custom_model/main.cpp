@@ -14,7 +14,7 @@ std::unique_ptr<Block> build_primer_block(const Declare& declare, const Position
                                           Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
     const int64_t dim = declare.model().dim, hidden = layer.dense().hidden;
-    std::vector<PreNormBlock::Part> parts;
+    std::vector<ResidualBlock::Part> parts;
     parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
         return build_attention(declare, layer.attention, tables, input);
     }));
@@ -26,7 +26,7 @@ std::unique_ptr<Block> build_primer_block(const Declare& declare, const Position
             all.add(declare.weight("feed_forward.w2", {dim, hidden}, WeightRole::down, Split::cols));
         return std::make_unique<primer::SquaredReluLayer>(w1, w2, input);
     }));
-    return std::make_unique<PreNormBlock>(std::move(parts));
+    return std::make_unique<ResidualBlock>(std::move(parts));
 }
 
 ModelFamily primer_family() {

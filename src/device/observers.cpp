@@ -30,6 +30,7 @@ constexpr ExchangeEntry exchange_entries[] = {
     {Exchange::pass_gradients_on, ExchangeAxis::cp, "pass_gradients_on"},
     {Exchange::tokens_to_heads, ExchangeAxis::cp, "tokens_to_heads"},
     {Exchange::heads_to_tokens, ExchangeAxis::cp, "heads_to_tokens"},
+    {Exchange::sum_over_heads, ExchangeAxis::tp, "sum_over_heads"},
     {Exchange::sum_token_choices, ExchangeAxis::tp, "sum_token_choices"},
     {Exchange::sum_part_choices, ExchangeAxis::cp, "sum_part_choices"},
     {Exchange::count_rows, ExchangeAxis::ep, "count_rows"},

@@ -28,12 +28,16 @@ struct DryCpu {
         exec.workspace.touch(workspace::scaled_grouped_gemm(d, a, b, exec.threads));
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
-                                  Tensor) {
+                                  Tensor, const NormForm&) {
         exec.workspace.touch(workspace::column_sums(dweight, x.rows()));
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor,
-                                   int64_t head_dim, double) {
+                                   int64_t head_dim, const NormForm&) {
         exec.workspace.touch(workspace::column_sums(dweight, x.count() / head_dim));
+    }
+    static void divided_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, Tensor,
+                                      Tensor, int64_t, const NormForm&) {
+        exec.workspace.touch(workspace::column_sums(dweight, x.rows()));
     }
     static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
         exec.workspace.touch(workspace::column_sums(dbias, dy.rows()));

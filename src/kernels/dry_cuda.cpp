@@ -179,12 +179,16 @@ struct DryCuda {
         exec.observers.planned({.launches = 2});  // the sort and the sums
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
-                                  Tensor) {
+                                  Tensor, const NormForm&) {
         plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void head_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, int64_t,
-                                   double) {
+                                   const NormForm&) {
         plan_column_sums(exec, dweight, x.rows());
+    }
+    static void divided_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor x, Tensor, Tensor,
+                                      Tensor, int64_t, const NormForm&) {
+        plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
     static void add_bias_backward(Exec& exec, Tensor dbias, Tensor dy) {
         plan_column_sums(exec, dbias, dy.rows());

@@ -74,11 +74,11 @@ inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens, Vocabula
     return {double(dy.count()),
             bytes(dy, tokens) + 2 * double(most_rows * dy.cols() * size_of(dtable.dtype))};
 }
-inline Cost rms_norm(Tensor y, Tensor rstd, Tensor x, Tensor weight, double) {
-    return {4 * double(x.count()), bytes(y, rstd, x, weight) + rounded_bytes(y)};
+inline Cost rms_norm(Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight, const NormForm&) {
+    return {4 * double(x.count()), bytes(y, rstd, x, weight) + (plus ? bytes(plus) : 0) + rounded_bytes(y)};
 }
 inline Cost rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
-                              Tensor weight) {
+                              Tensor weight, const NormForm&) {
     return {10 * double(x.count()), bytes(dx, dweight, dy, x, rstd, weight) + (plus ? bytes(plus) : 0)};
 }
 inline Cost layer_norm(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double) {
@@ -89,13 +89,25 @@ inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plu
     return {14 * double(x.count()), bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) +
                                         (plus ? bytes(plus) : 0) + (weight ? bytes(weight) : 0)};
 }
-inline Cost head_norm(Tensor y, Tensor x, Tensor weight, int64_t, double) {
+inline Cost head_norm(Tensor y, Tensor x, Tensor weight, int64_t, const NormForm&) {
     return {4 * double(x.count()), bytes(y, x) + (weight ? bytes(weight) : 0)};
 }
 inline Cost head_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight, int64_t,
-                               double) {
+                               const NormForm&) {
     return {12 * double(x.count()),
             bytes(dx, dy, x) + (dweight ? bytes(dweight) : 0) + (weight ? bytes(weight) : 0)};
+}
+inline Cost row_products(Tensor sums, Tensor a, Tensor b, Tensor weight, double) {
+    return {3 * double(a.count()),
+            bytes(sums, a) + (a.data == b.data ? 0 : bytes(b)) + (weight ? bytes(weight) : 0)};
+}
+inline Cost divided_norm(Tensor y, Tensor x, Tensor squares, Tensor weight, int64_t, const NormForm&) {
+    return {2 * double(x.count()), bytes(y, x, squares, weight)};
+}
+inline Cost divided_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor squares,
+                                  Tensor products, Tensor weight, int64_t, const NormForm&) {
+    return {7 * double(x.count()),
+            bytes(dx, dy, x, squares, products, weight) + (dweight ? bytes(dweight) : 0)};
 }
 inline Cost rope(Tensor x, Tensor table, Tensor positions, const RopeShape& shape, bool) {
     const double part = double(shape.width) / double(shape.head_dim);

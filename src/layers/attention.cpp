@@ -45,11 +45,14 @@ Tensor Attention::attend(Ctx& c, Tensor x) const {
     const Tensor qkv = wqkv_.forward(c, x);
     const Tensor out = c.frame.keep(x.dtype, {qkv.rows(), heads_.heads * heads_.value_width()});
     const Tensor lse = c.frame.keep(acc_of(x.dtype), {heads_.heads, qkv.rows()});
+    const Tensor measured = steps_.room_for_measured(c, qkv);
     {
         const Scope temps(c.temp);
         const Parts parts(qkv, heads_);
-        c.kv.forward(c, tensors(c.batch, steps_.forward(c, parts.queries_and_keys), parts.values, out, lse));
+        const Tensor result = steps_.forward(c, parts.queries_and_keys, measured);
+        c.kv.forward(c, tensors(c.batch, result, parts.values, out, lse));
     }
+    if (measured) c.frame.push(this, measured);
     c.frame.push(this, qkv);
     c.frame.push(this, out);
     c.frame.push(this, lse);
@@ -66,12 +69,13 @@ void Attention::rebuild(Ctx& c, Tensor x) const {
 
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
-    const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
+    const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this),
+                 measured = steps_.measures() > 0 ? c.frame.pop(this) : Tensor{};
     const Operand x = wqkv_.recall_input(c);
     {
         const Scope temps(c.temp);
         const Parts parts(qkv, heads_);
-        const HeadSteps::Backward steps(c, steps_, parts.queries_and_keys);
+        const HeadSteps::Backward steps(c, steps_, parts.queries_and_keys, measured);
         // the gradients overwrite queries, keys and values
         c.kv.backward(c, tensors(c.batch, steps.result(), parts.values, out, lse), dout);
         steps.finish(c);

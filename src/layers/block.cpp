@@ -3,30 +3,49 @@
 
 namespace coeus {
 
-Flow PreNormBlock::forward(Ctx& c, Flow in) const {
+Tensor ResidualBlock::Part::forward(Ctx& c, Tensor h) const {
+    const Tensor x = input(c, h);
+    return after ? after->forward(c, sublayer->forward(c, x, {}), h) : sublayer->forward(c, x, h);
+}
+
+void ResidualBlock::Part::rebuild(Ctx& c, Tensor h) const {
+    const Tensor x = input(c, h);
+    if (after)
+        after->rebuild(c, sublayer->forward(c, x, {}));
+    else
+        sublayer->rebuild(c, x);
+}
+
+Tensor ResidualBlock::Part::backward(Ctx& c, Tensor dh) const {
+    const Tensor dx = sublayer->backward(c, after ? after->backward(c, dh) : dh);
+    if (after) dh.largest = nullptr;  // the room for it has that of another gradient now
+    if (!before) {
+        c.k.add(c.exec, dh, dx);
+        return dh;
+    }
+    // dh becomes the gradient of what the sublayer before this one has written, unless a norm follows that
+    if (c.largest_of_gradient && !after) dh = with_largest(c, dh, c.largest_of_gradient);
+    return before->backward(c, dx, dh);
+}
+
+Flow ResidualBlock::forward(Ctx& c, Flow in) const {
     Tensor h = in.hidden();
     const Scope temps(c.temp);
-    for (const Part& part : parts_) h = part.sublayer->forward(c, part.norm->forward(c, h), h);
+    for (const Part& part : parts_) h = part.forward(c, h);
     return h;
 }
 
-void PreNormBlock::rebuild(Ctx& c, Flow in) const {
+void ResidualBlock::rebuild(Ctx& c, Flow in) const {
     Tensor h = in.hidden();
     const Scope temps(c.temp);
-    for (size_t i = 0; i + 1 < parts_.size(); ++i)
-        h = parts_[i].sublayer->forward(c, parts_[i].norm->forward(c, h), h);
-    parts_.back().sublayer->rebuild(c, parts_.back().norm->forward(c, h));
+    for (size_t i = 0; i + 1 < parts_.size(); ++i) h = parts_[i].forward(c, h);
+    parts_.back().rebuild(c, h);
 }
 
-Flow PreNormBlock::backward(Ctx& c, Flow dout) const {
+Flow ResidualBlock::backward(Ctx& c, Flow dout) const {
     Tensor dh = dout.hidden();
     const Scope temps(c.temp);
-    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-        const Tensor dx = part->sublayer->backward(c, dh);
-        // dh becomes the gradient of what the sublayer before this one has written
-        if (c.largest_of_gradient) dh = with_largest(c, dh, c.largest_of_gradient);
-        dh = part->norm->backward(c, dx, dh);
-    }
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) dh = part->backward(c, dh);
     return dh;
 }
 

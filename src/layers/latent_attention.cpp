@@ -25,14 +25,15 @@ struct Latents {
 };
 
 // The norm of latents, kept for the weight gradient of the product that follows.
-Tensor normed(Ctx& c, Tensor latent, const Storage& weight, double eps) {
+Tensor normed(Ctx& c, Tensor latent, const Storage& weight, const NormForm& form) {
     const Tensor y = c.frame.keep(latent.dtype, {latent.rows(), latent.cols()});
-    c.k.head_norm(c.exec, y, latent, weight.w, latent.cols(), eps);
+    c.k.head_norm(c.exec, y, latent, weight.w, latent.cols(), form);
     return y;
 }
-void normed_backward(Ctx& c, Tensor dlatent, Tensor dy, Tensor latent, const Storage& weight, double eps) {
+void normed_backward(Ctx& c, Tensor dlatent, Tensor dy, Tensor latent, const Storage& weight,
+                     const NormForm& form) {
     c.k.head_norm_backward(c.exec, dlatent, weight.trainable() ? weight.g : Tensor{}, dy, latent, weight.w,
-                           latent.cols(), eps);
+                           latent.cols(), form);
 }
 
 // A dense copy in temp.
@@ -80,8 +81,8 @@ Tensor LatentAttention::attend(Ctx& c, Tensor x) const {
     const LatentShape& s = heads_.shape;
     const Tensor down = w_.down.forward(c, x, x.dtype);
     const Latents latents(down, heads_);
-    const Tensor q = w_.q.forward(c, w_.q_norm ? normed(c, latents.q, *w_.q_norm, heads_.norm_eps) : x);
-    const Tensor kv = w_.kv.forward(c, normed(c, latents.kv, *w_.kv_norm, heads_.norm_eps));
+    const Tensor q = w_.q.forward(c, w_.q_norm ? normed(c, latents.q, *w_.q_norm, heads_.norm) : x);
+    const Tensor kv = w_.kv.forward(c, normed(c, latents.kv, *w_.kv_norm, heads_.norm));
     const Tensor pe = c.frame.keep(x.dtype, {q.rows(), s.rope});
     {
         const Scope temps(c.temp);
@@ -126,11 +127,11 @@ Tensor LatentAttention::backward(Ctx& c, Tensor dy) const {
     }
     {
         const Scope temps(c.temp);
-        normed_backward(c, gradients.kv, w_.kv.backward(c, kv), latents.kv, *w_.kv_norm, heads_.norm_eps);
+        normed_backward(c, gradients.kv, w_.kv.backward(c, kv), latents.kv, *w_.kv_norm, heads_.norm);
     }
     const Tensor dq_input = w_.q.backward(c, q);
     if (w_.q_norm) {
-        normed_backward(c, gradients.q, dq_input, latents.q, *w_.q_norm, heads_.norm_eps);
+        normed_backward(c, gradients.q, dq_input, latents.q, *w_.q_norm, heads_.norm);
         return w_.down.backward(c, ddown);
     }
     const Tensor dx = w_.down.backward(c, ddown);

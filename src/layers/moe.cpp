@@ -74,7 +74,10 @@ Tensor Moe::forward(Ctx& c, Tensor x, Tensor residual) const {
             y = shared_->forward(c, x, residual);
         } else {
             y = c.frame.keep(x.dtype, x.shape);
-            c.k.cast(c.exec, y, residual);
+            if (residual)
+                c.k.cast(c.exec, y, residual);
+            else
+                c.k.zero(c.exec, y);
         }
         router_.push(c, choice);
         return y;

@@ -22,7 +22,7 @@ Tensor gradient_of(const Storage* weight) {
 Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
     const Tensor y = allocate(c, output_, x.dtype, x.shape);
     Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
-    c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
+    c.k.rms_norm(c.exec, y, rstd, {}, x, weight_->w, form_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
     return y;
@@ -31,7 +31,7 @@ Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
 Tensor RmsNorm::again(Ctx& c) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
     const Tensor y = allocate(c, output_.again(), x.dtype, x.shape);
-    c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
+    c.k.rms_norm(c.exec, y, rstd, {}, x, weight_->w, form_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
     return y;
@@ -40,7 +40,32 @@ Tensor RmsNorm::again(Ctx& c) const {
 Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
     const Tensor dx = result_of(dy, plus);
-    c.k.rms_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, rstd, weight_->w);
+    c.k.rms_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, rstd, weight_->w, form_);
+    return dx;
+}
+
+void ResidualNorm::compute(Ctx& c, Tensor y, Tensor x, Tensor residual) const {
+    const Tensor rstd = c.frame.keep(acc_of(x.dtype), {x.rows()});
+    c.k.rms_norm(c.exec, y, rstd, residual, x, weight_->w, form_);
+    c.frame.push(this, x);
+    c.frame.push(this, rstd);
+}
+
+Tensor ResidualNorm::forward(Ctx& c, Tensor x, Tensor residual) const {
+    const Tensor y = allocate(c, output_, x.dtype, x.shape);
+    compute(c, y, x, residual);
+    return y;
+}
+
+void ResidualNorm::rebuild(Ctx& c, Tensor x) const {
+    const Scope unused(c.temp);
+    compute(c, c.temp.alloc(x.dtype, x.shape), x, {});
+}
+
+Tensor ResidualNorm::backward(Ctx& c, Tensor dy) const {
+    const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
+    const Tensor dx = c.largest_of_gradient ? with_largest(c, x, c.largest_of_gradient) : x;
+    c.k.rms_norm_backward(c.exec, dx, gradient_of(weight_), dy, {}, x, rstd, weight_->w, form_);
     return dx;
 }
 

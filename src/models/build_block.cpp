@@ -6,11 +6,20 @@
 
 namespace coeus {
 
-PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
-                              FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build) {
-    PreNormBlock::Part part;
-    part.norm = declare.norm(norm_name, output);
-    part.sublayer = build(LinearInput(output, *part.norm));
+ResidualBlock::Part build_part(const Declare& declare, const std::string& name, Output output,
+                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build, Output next) {
+    const NormPlacement placement = declare.model().norm_placement;
+    ResidualBlock::Part part;
+    LinearInput input;
+    if (placement != NormPlacement::after) {
+        part.before = declare.norm(name, output);
+        input = LinearInput(output, *part.before);
+    }
+    part.sublayer = build(input);
+    if (placement == NormPlacement::before) return part;
+    Output result = placement == NormPlacement::after ? next : Output::kept;
+    result.place = Output::kept;
+    part.after = declare.residual_norm("post_" + name, result);
     return part;
 }
 
@@ -34,24 +43,27 @@ std::unique_ptr<Sublayer> build(const Declare& declare, const MoeConfig& moe, Li
 
 std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables& tables, Output output) {
     const LayerConfig layer = declare.model().layer(declare.layer());
-    std::vector<PreNormBlock::Part> parts;
+    std::vector<ResidualBlock::Part> parts;
+    const Output to_ffn =
+        std::visit([&](const auto& feed_forward) { return input_form(declare, feed_forward, output); },
+                   layer.feed_forward);
     std::visit(
         [&](const auto& attention) {
             const Output form = output_for(declare, first_weights(declare, attention), output);
-            parts.push_back(build_part(declare, "attention_norm", form, [&](LinearInput input) {
-                return build_attention(declare, attention, tables, input);
-            }));
+            parts.push_back(build_part(
+                declare, "attention_norm", form,
+                [&](LinearInput input) { return build_attention(declare, attention, tables, input); },
+                to_ffn));
         },
         layer.attention);
     std::visit(
         [&](const auto& feed_forward) {
-            const Output form = input_form(declare, feed_forward, output);
-            parts.push_back(build_part(declare, "ffn_norm", form, [&](LinearInput input) {
+            parts.push_back(build_part(declare, "ffn_norm", to_ffn, [&](LinearInput input) {
                 return build(declare, feed_forward, input, output);
             }));
         },
         layer.feed_forward);
-    return std::make_unique<PreNormBlock>(std::move(parts));
+    return std::make_unique<ResidualBlock>(std::move(parts));
 }
 
 }  // namespace

@@ -65,13 +65,21 @@ LinearWeight Declare::add_stack(std::vector<Param> params) const {
     return storages;
 }
 
+const Storage& Declare::norm_weight(const std::string& name) const {
+    return parameters_.add(weight(name, {model_.dim}, WeightRole::norm, Split::partial));
+}
+
 std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) const {
     if (model_.norm_type == NormType::np_layer_norm)
         return std::make_unique<LayerNorm>(nullptr, model_.norm_eps, output);
-    const Storage& stored = parameters_.add(weight(name, {model_.dim}, WeightRole::norm, Split::partial));
+    const Storage& stored = norm_weight(name);
     if (model_.norm_type == NormType::layer_norm)
         return std::make_unique<LayerNorm>(&stored, model_.norm_eps, output);
-    return std::make_unique<RmsNorm>(stored, model_.norm_eps, output);
+    return std::make_unique<RmsNorm>(stored, norm_form(), output);
+}
+
+std::unique_ptr<ResidualNorm> Declare::residual_norm(const std::string& name, Output output) const {
+    return std::make_unique<ResidualNorm>(norm_weight(name), norm_form(), output);
 }
 
 Output output_for(const Declare& declare, const std::vector<Param>& weights, Output output) {

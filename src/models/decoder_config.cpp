@@ -93,6 +93,16 @@ void require_in_limits(const ConfigField& field, double value) {
                           field.usual);
 }
 
+// Only RMSNorm has kernels that add the residual path, or 1 to the weight.
+void require_norms_fit(const DecoderConfig& model) {
+    const bool is_before = model.norm_placement == NormPlacement::before;
+    if (model.norm_type == NormType::rms_norm || (is_before && !model.norm_offset)) return;
+    throw ConfigError("model.norm_type = \"{}\": must be \"rmsnorm\", because {} {} has {}",
+                      model.norm_type == NormType::layer_norm ? "layernorm" : "np_layernorm", model.family,
+                      model.flavor,
+                      is_before ? "norms that add 1 to their weights" : "norms after its sublayers");
+}
+
 void require_digits(const char* field, const LayerChoice& choice) {
     if (choice.word.find_first_not_of("01") != std::string::npos)
         throw ConfigError("model.{} = \"{}\": must have a 1 for each layer that is meant, and a 0 for others",
@@ -104,6 +114,7 @@ void require_digits(const char* field, const LayerChoice& choice) {
 void DecoderConfig::validate() const {
     for_each_field(*this,
                    [](const ConfigField& field, const auto& value) { require_in_limits(field, value); });
+    require_norms_fit(*this);
     require_digits("window_layers", windowed);
     require_digits("nope_layers", without_rope);
     require_digits("moe.layers", moe_layers);

@@ -14,7 +14,7 @@ Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config) {
             // above ln(vocabulary)
         case WeightRole::embedding: return config.tied ? output : Init::normal(1);
         case WeightRole::output: return output;
-        case WeightRole::norm: return Init::ones();
+        case WeightRole::norm: return config.norm_offset ? Init() : Init::ones();
         case WeightRole::attention_bias:
         case WeightRole::router_bias:
         case WeightRole::balance: return {};

@@ -27,12 +27,16 @@ void prepare_quantization(Exec& exec, Tensor y) {
         cpu_kernels().quantize_values(exec, rounded_rows(y), y, {}, rows_form);
 }
 
-void rms_norm_of_library(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
-    cpu_kernels().rms_norm(exec, y, rstd, x, weight, eps);
-    for (int64_t i = 0; i < y.count(); ++i)
-        set_element(y, i,
-                    rounded(double(float(element(x, i)) * float(element(rstd, i / y.cols())))) *
-                        element(weight, i % y.cols()));
+// Without an offset, the normalised row is rounded before it is multiplied by the weight.
+void rms_norm_of_library(Exec& exec, Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight,
+                         const NormForm& form) {
+    cpu_kernels().rms_norm(exec, y, rstd, {}, x, weight, form);
+    for (int64_t i = 0; i < y.count(); ++i) {
+        const auto normal = double(float(element(x, i)) * float(element(rstd, i / y.cols())));
+        const double w = element(weight, i % y.cols());
+        set_element(y, i, form.offset != 0 ? normal * (form.offset + w) : rounded(normal) * w);
+    }
+    if (plus) cpu_kernels().add(exec, y, plus);
     prepare_quantization(exec, y);
 }
 void swiglu_of_library(Exec& exec, Tensor y, Tensor gate_up) {

@@ -315,11 +315,11 @@ std::vector<KernelCase> test_cases() {
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
     for (const auto& [rows, width] :
          {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {5, 16}, {131, 33}, {64, 256}}) {
-        list.push_back(rms_norm_case(rows, width));
         list.push_back(layer_norm_case(rows, width, true));
         list.push_back(layer_norm_case(rows, width, false));
         for (Plus plus : {Plus::none, Plus::other, Plus::in_dx}) {
-            list.push_back(rms_norm_backward_case(rows, width, plus));
+            list.push_back(rms_norm_case(rows, width, plus, plus == Plus::in_dx ? 1 : 0));
+            list.push_back(rms_norm_backward_case(rows, width, plus, plus == Plus::other ? 1 : 0));
             // one column: the mean is the value itself and every derivative is 0
             if (width == 1) continue;
             list.push_back(layer_norm_backward_case(rows, width, true, plus));
@@ -353,11 +353,19 @@ std::vector<KernelCase> test_cases() {
                     rope_case(rows, 3, RopeShape::whole(2 * width, layout), inverse, inverse ? 4 : 0));
         list.push_back(rope_case(rows, 2, {width + 4, width, 4}, width == 7));
         for (bool weighted : {false, true}) {
-            list.push_back(head_norm_case(rows, 3, width, weighted, rows == 5));
+            list.push_back(head_norm_case(rows, 3, width, weighted, rows == 5, rows == 5 ? 1 : 0));
             if (width == 1) continue;
             for (Place place : {Place::own, Place::of_gradient, Place::of_input})
-                list.push_back(head_norm_backward_case(rows, 3, width, weighted, place));
+                list.push_back(head_norm_backward_case(rows, 3, width, weighted, place,
+                                                       place == Place::of_input ? 1 : 0));
         }
+        for (const bool weighted : {false, true})
+            for (const bool squares : {false, true})
+                list.push_back(row_products_case(rows, width, weighted, squares));
+        for (const bool in_place : {false, true})
+            list.push_back(divided_norm_case(rows, width, in_place, in_place ? 1 : 0));
+        for (Place place : {Place::own, Place::of_gradient, Place::of_input})
+            list.push_back(divided_norm_backward_case(rows, width, place, place == Place::of_input ? 1 : 0));
         for (Kind kind : {compute, acc})
             list.push_back(
                 {fmt::format("add_bias {}{}", shape_name({rows, width}), kind == acc ? " acc" : ""),
@@ -386,11 +394,11 @@ std::vector<KernelCase> test_cases() {
     // more rows than a GPU sums in one level
     list.push_back(rms_norm_backward_case(1100, 24, Plus::none));
     // rows that a GPU keeps in registers in every type, and more than it sums in groups of the least size
-    list.push_back(rms_norm_case(20, 512));
     list.push_back(layer_norm_case(20, 512, true));
     list.push_back(layer_norm_case(20, 512, false));
     for (Plus plus : {Plus::none, Plus::other, Plus::in_dx}) {
-        list.push_back(rms_norm_backward_case(20, 512, plus));
+        list.push_back(rms_norm_case(20, 512, plus, plus == Plus::in_dx ? 1 : 0));
+        list.push_back(rms_norm_backward_case(20, 512, plus, plus == Plus::other ? 1 : 0));
         list.push_back(layer_norm_backward_case(20, 512, plus != Plus::other, plus));
     }
     list.push_back(rms_norm_backward_case(16500, 8, Plus::none));
@@ -478,6 +486,9 @@ std::vector<KernelCase> step_cases(const StepShape& s) {
                                  s.kv_heads * head_dim));
     list.push_back(head_norm_case(tokens, s.heads, head_dim, true, false));
     list.push_back(head_norm_backward_case(tokens, s.heads, head_dim, true, Place::of_input));
+    list.push_back(row_products_case(tokens, width, false, true));
+    list.push_back(divided_norm_case(tokens, width, false, 0));
+    list.push_back(divided_norm_backward_case(tokens, width, Place::of_input, 0));
     list.push_back(swiglu_case(tokens, s.feed_forward));
     list.push_back(swiglu_backward_case(tokens, s.feed_forward, true));
     list.push_back(embedding_case(tokens, width, s.vocabulary));

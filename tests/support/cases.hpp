@@ -146,19 +146,25 @@ std::vector<KernelCase> scaled_grouped_cases();
 KernelCase latent_keys_case(int64_t tokens, const LatentShape& shape, bool backward);
 /// `shape.batch` tokens with a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
-/// The gradient of the residual path: none, a tensor, or the previous content of dx.
+/// The residual path or its gradient: none, a tensor, or the previous content of the result.
 enum class Plus { none, other, in_dx };
 KernelCase momentum_case(int64_t count, bool nesterov);
 KernelCase descend_case(int64_t count, bool compute_copy);
-KernelCase rms_norm_case(int64_t rows, int64_t width);
-KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
+/// `plus`: the residual path. `offset`: of the weight.
+KernelCase rms_norm_case(int64_t rows, int64_t width, Plus plus = Plus::none, double offset = 0);
+KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus, double offset = 0);
 KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted);
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
 /// `in`: the memory of the result.
 enum class Place { own, of_gradient, of_input };
-KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, bool in_place);
+KernelCase head_norm_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted, bool in_place,
+                          double offset = 0);
 KernelCase head_norm_backward_case(int64_t tokens, int64_t heads, int64_t head_dim, bool weighted,
-                                   Place place);
+                                   Place place, double offset = 0);
+KernelCase row_products_case(int64_t rows, int64_t width, bool weighted, bool squares = false);
+/// Rows of `width` columns, which are half of all.
+KernelCase divided_norm_case(int64_t rows, int64_t width, bool in_place, double offset);
+KernelCase divided_norm_backward_case(int64_t rows, int64_t width, Place place, double offset);
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
 KernelCase swiglu_case(int64_t rows, int64_t width);

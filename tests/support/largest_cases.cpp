@@ -57,6 +57,8 @@ std::vector<LargestCase> largest_cases() {
          {std::pair<int64_t, int64_t>{1, 1}, {5, 16}, {131, 33}, {64, 256}, {5, 512}, {3, 8200}})
         for (const double number : {1.0, 3e4, infinity, nan}) {
             list.push_back(largest_case(with_number(rms_norm_case(rows, width), 2, number), 1));
+            list.push_back(
+                largest_case(with_number(rms_norm_case(rows, width, Plus::other, 1), 2, number), 1));
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, true), 3, number), 1));
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, false), 3, number), 1));
             for (const Plus plus : {Plus::none, Plus::in_dx})

@@ -171,6 +171,7 @@ const std::vector<MeshFactor>& mesh_factors() {
         {3, always, set_value_dim, true},
         {2, always, [](MeshCase& c, int n) { c.optimizer.name = n == 0 ? "AdamW" : "Muon"; }, true},
         {attention_kinds, always, [](MeshCase& c, int n) { set_attention(c.model, n); }, true},
+        {norm_kinds, always, [](MeshCase& c, int n) { set_norms(c.model, n); }, true},
         {2, always,
          [](MeshCase& c, int part) {
              if (part) set_rope_part(c.model);

@@ -244,8 +244,19 @@ void set_attention(DecoderConfig& model, int kind) {
             a.temperature = {.scale = 0.5, .floor = 2};
             model.without_rope = {.period = 2, .first = 1};
             return;
+        case 6:
+            a.qk_norm = QkNorm::all_heads;
+            model.rope.layout = RopeLayout::half_split;
+            return set_norms(model, 1);
+        case 7: a.qk_norm = QkNorm::before_rope; return set_norms(model, 2);
         default: return;
     }
+}
+
+void set_norms(DecoderConfig& model, int kind) {
+    if (kind == 0) return;
+    model.norm_placement = kind == 1 ? NormPlacement::after : NormPlacement::around;
+    model.norm_offset = kind == 2;
 }
 
 void set_layer_choices(DecoderConfig& model, const std::string& word) {

@@ -97,13 +97,19 @@ DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 /// Kinds of attention, a choice of tests that combine a model with other features: Llama's; norms of heads
 /// and biases of queries, keys and values (Qwen 3, Qwen 2); all biases, sinks, and a window in every other
 /// layer (gpt-oss); latent attention, with and without latents of queries (DeepSeek V3); chunks, norms after
-/// RoPE, and a temperature in every other layer, which has no RoPE (Llama 4).
-inline constexpr int attention_kinds = 6;
+/// RoPE, and a temperature in every other layer, which has no RoPE (Llama 4); norms of all heads together and
+/// after the sublayers (OLMo 2); norms of heads and around the sublayers that add 1 to their weights (Gemma
+/// 3).
+inline constexpr int attention_kinds = 8;
 void set_attention(DecoderConfig& model, int kind);
 /// Widths of which products in 8 bits take all, for a kind of attention and of experts.
 DecoderConfig config_of_16s(int attention = 0, int experts = 0);
 /// Windows, layers without RoPE and experts in irregular choices of layers: "110" of each three, or a list.
 void set_layer_choices(DecoderConfig& model, const std::string& word = "110");
+/// Places of norms: those of the kind of attention; after the sublayers; around them, with 1 added to their
+/// weights.
+inline constexpr int norm_kinds = 3;
+void set_norms(DecoderConfig& model, int kind);
 /// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
 void set_rope_part(DecoderConfig& model);
 /// Another RoPE in layers with a window, which every other layer gets if there is none, and a temperature in

@@ -52,6 +52,7 @@ std::vector<RoundedCase> rounded_cases(bool values) {
          {std::pair<int64_t, int64_t>{1, 1}, {5, 16}, {131, 33}, {64, 256}, {9, 512}, {3, 8200}})
         for (const double number : {1.0, 3e4, infinity, nan}) {
             add(rms_norm_case(rows, width), 2, number);
+            add(rms_norm_case(rows, width, Plus::other, 1), 2, number);
             add(layer_norm_case(rows, width, true), 3, number);
             add(layer_norm_case(rows, width, false), 3, number);
             add(swiglu_case(rows, width), 1, number);

@@ -27,6 +27,7 @@ enum class Exchange : uint8_t {
     pass_gradients_on,
     tokens_to_heads,  ///< from divided tokens to divided heads
     heads_to_tokens,
+    sum_over_heads,     ///< one number of each token, of norms over all heads, which ranks divide
     sum_token_choices,  ///< how often each sequence chose each expert, over ranks that divide its tokens
     sum_part_choices,   ///< likewise, over ranks that divide sequences
     count_rows,         ///< how many rows each rank sends to each expert, if ranks divide the experts

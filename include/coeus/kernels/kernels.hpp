@@ -73,6 +73,13 @@ struct LatentShape {
     int64_t heads = 1, nope = 1, rope = 2, value = 1;
 };
 
+/// Constants of RMSNorm.
+struct NormForm {
+    double eps;         ///< added to the mean square
+    double offset = 0;  ///< added to the weight: 1 in Gemma
+    NormForm(double eps_, double offset_ = 0) : eps(eps_), offset(offset_) {}  // NOLINT: implicit
+};
+
 /// The part of a vocabulary that this rank has if tensor-parallel ranks divide it: its rows of a table, or
 /// columns of logits, belong to the tokens from `first` on, out of `total` tokens.
 struct VocabularyPart {
@@ -170,13 +177,16 @@ struct Kernels {
     /// dtable[V,D] (acc) += dy[T,D], added by token; tokens outside the part are skipped.
     void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part);
 
-    /// y = x rstd w. rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Finds the largest
-    /// magnitude of y, and rounds it. Zhang and Sennrich 2019.
-    void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
+    /// y = plus + x rstd (offset + w). rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. `plus`
+    /// is the residual path (optional), and y may be plus. Finds the largest magnitude of y, and rounds it.
+    /// Zhang and Sennrich 2019.
+    void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight,
+                     const NormForm& form);
     /// dx = plus + J^T dy. dweight[D] (acc) += sum over T; absent if the weight is frozen. `plus` is the
-    /// gradient from the residual path (optional). dx may be plus or dy. Finds the largest magnitude of dx.
+    /// gradient from the residual path (optional). dx may be plus, dy or x. Finds the largest magnitude of
+    /// dx.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
-                              Tensor weight);
+                              Tensor weight, const NormForm& form);
     /// y = (x - mean) rstd w. The weight is optional; there is no bias. mean and rstd [T] (acc) are kept for
     /// the backward. Finds the largest magnitude of y, and rounds it. Ba et al. 2016.
     void (*layer_norm)(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps);
@@ -186,11 +196,23 @@ struct Kernels {
 
     /// RMSNorm of each head of x[T, n d]. weight[d] (optional) is the same for all heads. y may be x. The
     /// statistics are not kept: the backward computes them from x.
-    void (*head_norm)(Exec&, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps);
+    void (*head_norm)(Exec&, Tensor y, Tensor x, Tensor weight, int64_t head_dim, const NormForm& form);
     /// dx = J^T dy. dweight[d] (acc) += sum over T and heads; absent if the weight is frozen or absent. dx
     /// may be dy or x.
     void (*head_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
-                               int64_t head_dim, double eps);
+                               int64_t head_dim, const NormForm& form);
+
+    /// sums[T] (acc) = sum over the columns of a b (offset + w), or of a b if the weight is absent.
+    void (*row_products)(Exec&, Tensor sums, Tensor a, Tensor b, Tensor weight, double offset);
+    /// RMSNorm of rows of `width` columns, of which x has some and other ranks have the others:
+    /// y = x rstd (offset + w), rstd = (squares / width + eps)^-1/2. squares[T] (acc) = sum x^2 over all
+    /// ranks. y may be x.
+    void (*divided_norm)(Exec&, Tensor y, Tensor x, Tensor squares, Tensor weight, int64_t width,
+                         const NormForm& form);
+    /// dx = J^T dy. products[T] (acc) = sum dy x (offset + w) over all ranks. dweight (acc) += sum over T;
+    /// absent if the weight is frozen. dx may be dy or x.
+    void (*divided_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor squares,
+                                  Tensor products, Tensor weight, int64_t width, const NormForm& form);
 
     /// Rotates the pairs of each head of x[T, n d] in place, by the angles in row positions[t] (i32[T]) of
     /// table[S, shape.width] (acc; cos and sin of pair j at 2j and 2j+1). `inverse` rotates back: the
@@ -393,7 +415,7 @@ struct Kernels {
 #define COEUS_EACH_KERNEL(DO) \
     DO(gemm) DO(largest_magnitudes) DO(quantize) DO(quantize_transposed) DO(quantize_values) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
-    DO(head_norm) DO(head_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
+    DO(head_norm) DO(head_norm_backward) DO(row_products) DO(divided_norm) DO(divided_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
     DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
     DO(route) DO(route_backward) DO(group_by_expert) DO(units_of_rows) DO(choices_of_rows) DO(rows_in_blocks) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block: the unit of which a model is a stack. PreNormBlock is the pre-norm transformer block (Xiong et al.
-// 2020).
+// Block: the unit of which a model is a stack. ResidualBlock is the transformer block, with norms before its
+// sublayers (Xiong et al. 2020, pre-norm), after them (Liu et al. 2022, Swin Transformer V2; OLMo 2), or both
+// (Gemma 2).
 #pragma once
 
 #include "coeus/layers/norm.hpp"
@@ -26,16 +27,24 @@ public:
     virtual bool is_lookup() const { return false; }
 };
 
-/// h = h + sublayer(norm(h)) for each part in turn. The additions are fused: in the forward into the last
-/// GEMM of each sublayer, in the backward into the norms.
-class PreNormBlock : public Block {
+/// h = h + after(sublayer(before(h))) for each part in turn. The additions are fused: in the forward into the
+/// norm after the sublayer or else into its last GEMM, in the backward into the norm before it.
+class ResidualBlock : public Block {
 public:
+    /// One of the norms may be null. All parts of a block have the same ones.
     struct Part {
-        std::unique_ptr<Norm> norm;
+        std::unique_ptr<Norm> before;
         std::unique_ptr<Sublayer> sublayer;
+        std::unique_ptr<ResidualNorm> after = nullptr;
+
+        Tensor input(Ctx& c, Tensor h) const { return before ? before->forward(c, h) : h; }
+        Tensor forward(Ctx& c, Tensor h) const;
+        void rebuild(Ctx& c, Tensor h) const;
+        /// dh: the gradient of the result, which becomes that of h in the same memory.
+        Tensor backward(Ctx& c, Tensor dh) const;
     };
     /// Needs at least one part.
-    explicit PreNormBlock(std::vector<Part> parts) : parts_(std::move(parts)) {}
+    explicit ResidualBlock(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
     Flow forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c, Flow dout) const override;

@@ -13,11 +13,11 @@ namespace coeus {
 
 /// The sizes of the layer. A head of queries and keys is nope + rope wide.
 struct LatentHeads {
-    LatentShape shape;       ///< the heads of this rank: tensor-parallel ranks divide them
-    int64_t q_rank = 0;      ///< width of the queries' latents; 0: queries come from the input
-    int64_t kv_rank = 1;     ///< width of the latents of keys and values
-    double norm_eps = 1e-6;  ///< of both norms
-    double scale = 1;        ///< factor of the scores
+    LatentShape shape;     ///< the heads of this rank: tensor-parallel ranks divide them
+    int64_t q_rank = 0;    ///< width of the queries' latents; 0: queries come from the input
+    int64_t kv_rank = 1;   ///< width of the latents of keys and values
+    NormForm norm = 1e-6;  ///< of both norms
+    double scale = 1;      ///< factor of the scores
     RopeLayout layout = RopeLayout::interleaved;
     int64_t window = 0;  ///< see AttentionShape
     int64_t layer = 0;   ///< number of the block, which is its place in a cache

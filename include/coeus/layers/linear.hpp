@@ -42,7 +42,7 @@ public:
     explicit RowLinear(const Storage& weight, LinearInput input = {}, const Storage* bias = nullptr)
         : weight_(weight, 0), bias_(bias), input_(input) {}
 
-    /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
+    /// [T, I/P] -> residual + y, [T/P, O], kept. The residual, which may be absent, is added in the GEMM.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
     /// Keeps what forward keeps for the backward without computing y, after x was recomputed.
     void rebuild(Ctx& c, Tensor x) const;

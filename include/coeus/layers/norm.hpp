@@ -25,15 +25,36 @@ protected:
 
 class RmsNorm : public Norm {
 public:
-    RmsNorm(const Storage& weight, double eps, Output output = Output::kept)
-        : Norm(output), weight_(&weight), eps_(eps) {}
+    RmsNorm(const Storage& weight, const NormForm& form, Output output = Output::kept)
+        : Norm(output), weight_(&weight), form_(form) {}
     Tensor forward(Ctx& c, Tensor x) const override;
     Tensor again(Ctx& c) const override;
     Tensor backward(Ctx& c, Tensor dy, Tensor plus) const override;
 
 private:
     const Storage* weight_;
-    double eps_;
+    NormForm form_;
+};
+
+/// residual + RMSNorm(x): the norm of a sublayer's result, in one pass with its addition.
+class ResidualNorm {
+public:
+    /// `output`: kept, with the groups of scales that the linear layers after it make of it.
+    ResidualNorm(const Storage& weight, const NormForm& form, Output output = Output::kept)
+        : weight_(&weight), form_(form), output_(output) {}
+    /// x, residual [T, D] -> [T, D], kept. x must be kept.
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
+    /// Keeps what forward keeps for the backward.
+    void rebuild(Ctx& c, Tensor x) const;
+    /// Returns the gradient of x, in the memory of x, with its largest magnitude if the context has room for
+    /// that (Ctx::largest_of_gradient). The gradient of the residual is dy.
+    Tensor backward(Ctx& c, Tensor dy) const;
+
+private:
+    void compute(Ctx& c, Tensor y, Tensor x, Tensor residual) const;
+    const Storage* weight_;
+    NormForm form_;
+    Output output_;
 };
 
 class LayerNorm : public Norm {

@@ -13,10 +13,14 @@
 
 namespace coeus {
 
-/// Builds a norm and the sublayer after it. `build` returns the sublayer. It gets the input of the sublayer's
-/// first linear layer, which is the norm's output, kept or computed again.
-PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
-                              FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build);
+/// Builds a sublayer with the norms that the model's norm_placement gives it: `name` before it, "post_"
+/// `name` after it. `build` returns the sublayer. It gets the input of the sublayer's first linear layer,
+/// which is the output of the norm before it, kept or computed again, or else the residual path. `output`:
+/// that of the norm before it. `next`: that of the norm before the next sublayer of the block. If the next
+/// one has no such norm, its linear layers read what the norm after this one writes.
+ResidualBlock::Part build_part(const Declare& declare, const std::string& name, Output output,
+                               FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build,
+                               Output next = Output::kept);
 /// Builds attention of any kind, with torchtitan's names of parameters. `tables` must outlive it. For the
 /// other sublayers see build_feed_forward and build_moe.
 std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,

@@ -33,6 +33,8 @@ void for_each_field(ConfigOf<DecoderConfig> auto& c, Visit&& visit) {
     visit(ConfigField{.name = "norm_eps", .hub = "rms_norm_eps", .kind = constant, .usual = "1e-5"},
           c.norm_eps);
     visit(ConfigField{.name = "norm_type", .kind = constant}, c.norm_type);
+    visit(ConfigField{.name = "norm_placement", .is_later = true}, c.norm_placement);
+    visit(ConfigField{.name = "norm_offset", .kind = constant, .is_later = true}, c.norm_offset);
     visit(ConfigField{.name = "tied_embeddings", .hub = "tie_word_embeddings"}, c.tied);
     visit(
         ConfigField{

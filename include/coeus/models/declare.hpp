@@ -46,8 +46,13 @@ public:
     LinearWeight add_stack(std::vector<Param> params) const;
     /// Makes a norm of the model's type. `output` says where its output goes.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
+    /// Makes an RMSNorm of a sublayer's result. `output`: see ResidualNorm.
+    std::unique_ptr<ResidualNorm> residual_norm(const std::string& name, Output output) const;
+    /// Constants of all RMSNorms of the model.
+    NormForm norm_form() const { return {model_.norm_eps, model_.norm_offset ? 1.0 : 0.0}; }
 
 private:
+    const Storage& norm_weight(const std::string& name) const;
     Parameters& parameters_;
     const DecoderConfig& model_;
     std::string prefix_;

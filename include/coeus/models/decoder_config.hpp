@@ -16,6 +16,10 @@
 
 namespace coeus {
 
+/// The RMSNorms of a sublayer f: h + f(norm(h)), h + norm(f(h)) (OLMo 2), or h + norm(f(norm(h)))
+/// (Gemma).
+enum class NormPlacement : uint8_t { before, after, around };
+
 /// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
 enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 
@@ -28,6 +32,11 @@ constexpr auto names_of(NormType) {
                       EnumName<NormType>{"fused_rmsnorm", NormType::rms_norm},
                       EnumName<NormType>{"layernorm", NormType::layer_norm},
                       EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
+}
+constexpr auto names_of(NormPlacement) {
+    return std::array{EnumName<NormPlacement>{"before", NormPlacement::before},
+                      EnumName<NormPlacement>{"after", NormPlacement::after},
+                      EnumName<NormPlacement>{"around", NormPlacement::around}};
 }
 constexpr auto names_of(InitialValues) {
     return std::array{EnumName<InitialValues>{"2026", InitialValues::of_2026},
@@ -66,7 +75,9 @@ struct DecoderConfig {
     WindowRope window_rope;  ///< of the layers in `windowed`, also if sliding_window is 0
     double norm_eps = 1e-5;
     NormType norm_type = NormType::rms_norm;
-    bool tied = false;  ///< the output projection is the embedding table
+    NormPlacement norm_placement = NormPlacement::before;
+    bool norm_offset = false;  ///< RMSNorms, also those of heads and latents, multiply by 1 + weight
+    bool tied = false;         ///< the output projection is the embedding table
     int64_t max_seq_len = 131072;
     MtpConfig mtp;
     double z_loss_weight = 0;  ///< 0: no z-loss

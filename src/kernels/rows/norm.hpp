@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba et al. 2016) of one row of D elements, with their
 // backward:
-//   RMSNorm    y = x r w,        r = (mean x^2 + eps)^-1/2
-//              dx = r g - x r^3 mean(g x),                g = dy w,   dw += dy x r
+//   RMSNorm    y = x r v,        r = (mean x^2 + eps)^-1/2,   v = offset + w
+//              dx = r g - x r^3 mean(g x),                g = dy v,   dw += dy x r
 //   LayerNorm  y = (x - m) r w,  r = (mean (x - m)^2 + eps)^-1/2,  n = (x - m) r
 //              dx = r (g - mean g - n mean(g n)),         g = dy w,   dw += dy n
 #pragma once
@@ -25,7 +25,20 @@ COEUS_HD Acc<T> inverse_root(Acc<T> x) {
     return Acc<T>(1) / std::sqrt(x);
 }
 
-// x, dy, plus and weight are pointers or what else the team takes for a row.
+// x, dy, plus and weight are pointers or what else the team takes for a row. The offset is a number or
+// NoOffset.
+
+/// An offset of 0, for which nothing is computed.
+struct NoOffset {};
+/// What a weight multiplies by.
+template <class A>
+COEUS_HD A factor_of_weight(NoOffset, A w) {
+    return w;
+}
+template <class A>
+COEUS_HD A factor_of_weight(A offset, A w) {
+    return offset + w;
+}
 
 /// Computes r for elements of type T.
 template <class T, class Team, class X>
@@ -36,35 +49,74 @@ COEUS_HD Acc<T> rms_norm_rstd(const Team& team, const X& x, int64_t width, Acc<T
     return inverse_root<T>(squares / A(width) + eps);
 }
 
-/// Computes y and returns r. `weight` may be null, which means 1.
-template <class Team, class T, class X, class Weight>
-COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const X& x, const Weight& weight, int64_t width,
-                             Acc<T> eps) {
+/// Computes y for a given r. `weight` may be null, which means that v is 1.
+template <class Team, class T, class X, class Weight, class Offset>
+COEUS_HD void rms_norm_scaled_row(const Team& team, T* y, const X& x, Acc<T> rstd, const Weight& weight,
+                                  Offset offset, int64_t width) {
     using A = Acc<T>;
-    const A rstd = rms_norm_rstd<T>(team, x, width, eps);
     if (weight)
         team.map(
-            width, y, [=](A xj, A wj) { return xj * rstd * wj; }, x, weight);
+            width, y, [=](A xj, A wj) { return xj * rstd * factor_of_weight(offset, wj); }, x, weight);
     else
         team.map(
             width, y, [=](A xj) { return xj * rstd; }, x);
+}
+
+/// Computes y and returns r. `weight` may be null.
+template <class Team, class T, class X, class Weight, class Offset>
+COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const X& x, const Weight& weight, Offset offset,
+                             int64_t width, Acc<T> eps) {
+    const Acc<T> rstd = rms_norm_rstd<T>(team, x, width, eps);
+    rms_norm_scaled_row(team, y, x, rstd, weight, offset, width);
     return rstd;
 }
 
-/// Computes dx, and adds `plus` to it if that is not null. dx may be dy, x or plus.
-template <class Team, class T, class Dy, class Plus, class X, class Weight>
-COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const Dy& dy, const Plus& plus, const X& x,
-                                    Acc<T> rstd, const Weight& weight, int64_t width) {
+/// Computes plus + y and returns r. `plus` may be null, which means 0.
+template <class Team, class T, class Plus, class X, class Weight, class Offset>
+COEUS_HD Acc<T> rms_norm_added_row(const Team& team, T* y, const Plus& plus, const X& x, const Weight& weight,
+                                   Offset offset, int64_t width, Acc<T> eps) {
     using A = Acc<T>;
-    const A dot = team.template sum<A>(
-        width, [](A dyj, A wj, A xj) { return dyj * wj * xj; }, dy, weight, x);
-    const A pull = dot * rstd * rstd / A(width);
-    const auto own = [=](A dyj, A wj, A xj) { return rstd * (dyj * wj - xj * pull); };
+    if (!plus) return rms_norm_row(team, y, x, weight, offset, width, eps);
+    const A rstd = rms_norm_rstd<T>(team, x, width, eps);
+    team.map(
+        width, y, [=](A pj, A xj, A wj) { return pj + xj * rstd * factor_of_weight(offset, wj); }, plus, x,
+        weight);
+    return rstd;
+}
+
+/// The sum of g x.
+template <class A, class Team, class Dy, class X, class Weight, class Offset>
+COEUS_HD A rms_norm_product(const Team& team, const Dy& dy, const X& x, const Weight& weight, Offset offset,
+                            int64_t width) {
+    return team.template sum<A>(
+        width, [=](A dyj, A wj, A xj) { return dyj * factor_of_weight(offset, wj) * xj; }, dy, weight, x);
+}
+
+/// Computes dx from `pull` = r^2 mean(g x), and adds `plus` to it if that is not null. dx may be dy, x or
+/// plus.
+template <class Team, class T, class Dy, class Plus, class X, class Weight, class Offset>
+COEUS_HD void rms_norm_pulled_row(const Team& team, T* dx, const Dy& dy, const Plus& plus, const X& x,
+                                  Acc<T> rstd, Acc<T> pull, const Weight& weight, Offset offset,
+                                  int64_t width) {
+    using A = Acc<T>;
+    const auto own = [=](A dyj, A wj, A xj) {
+        return rstd * (dyj * factor_of_weight(offset, wj) - xj * pull);
+    };
     if (plus)
         team.map(
             width, dx, [=](A dyj, A wj, A xj, A pj) { return pj + own(dyj, wj, xj); }, dy, weight, x, plus);
     else
         team.map(width, dx, own, dy, weight, x);
+}
+
+/// Computes dx, and adds `plus` to it if that is not null. dx may be dy, x or plus.
+template <class Team, class T, class Dy, class Plus, class X, class Weight, class Offset>
+COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const Dy& dy, const Plus& plus, const X& x,
+                                    Acc<T> rstd, const Weight& weight, Offset offset, int64_t width) {
+    using A = Acc<T>;
+    const A dot = rms_norm_product<A>(team, dy, x, weight, offset, width);
+    const A pull = dot * rstd * rstd / A(width);
+    rms_norm_pulled_row(team, dx, dy, plus, x, rstd, pull, weight, offset, width);
 }
 
 /// The same without a weight and without a residual path: dx = r dy - x r^3 mean(dy x). dx may be dy or x.

@@ -80,26 +80,34 @@ const Storage* sinks(const Declare& declare, const GroupedAttentionConfig& a) {
         declare.named("attention.sinks", {a.heads}, WeightRole::sink, Split::rows));
 }
 
+// The norms of queries and keys. Ranks divide the weights only if these are of all heads.
+std::unique_ptr<HeadStep> norm_step(const Declare& declare, const GroupedAttentionConfig& a, int64_t heads) {
+    const NormForm form = declare.norm_form();
+    if (a.qk_norm == QkNorm::after_rope)
+        return std::make_unique<NormHeads>(nullptr, nullptr, heads, a.head_dim, form);
+    const bool of_all = a.qk_norm == QkNorm::all_heads;
+    const auto weight = [&](const char* name, int64_t columns) {
+        return &declare.parameters().add(declare.weight(
+            name, {of_all ? columns : a.head_dim}, WeightRole::norm, of_all ? Split::rows : Split::partial));
+    };
+    const Storage *q = weight("attention.q_norm", a.query_width()),
+                  *k = weight("attention.k_norm", a.key_width());
+    if (of_all) return std::make_unique<NormAllHeads>(*q, *k, form);
+    return std::make_unique<NormHeads>(q, k, heads, a.head_dim, form);
+}
+
 HeadSteps::List head_steps(const Declare& declare, const GroupedAttentionConfig& a,
                            const PositionTables& tables) {
     HeadSteps::List steps;
     const int64_t heads = a.heads / declare.parameters().place().tp;
-    const double eps = declare.model().norm_eps;
-    if (a.qk_norm == QkNorm::before_rope) {
-        const auto weight = [&](const char* name) {
-            return &declare.parameters().add(
-                declare.weight(name, {a.head_dim}, WeightRole::norm, Split::partial));
-        };
-        const Storage *q = weight("attention.q_norm"), *k = weight("attention.k_norm");
-        steps.push_back(std::make_unique<NormHeads>(q, k, heads, a.head_dim, eps));
-    }
+    const bool norms_last = a.qk_norm == QkNorm::after_rope || a.qk_norm == QkNorm::weighted_after_rope;
+    if (a.qk_norm != QkNorm::none && !norms_last) steps.push_back(norm_step(declare, a, heads));
     if (a.rope)
         steps.push_back(std::make_unique<RotateHeads>(
             tables.ropes.at(a.rope_table),
             RopeShape{
                 .head_dim = a.head_dim, .width = a.rotated_dim(), .layout = declare.model().rope.layout}));
-    if (a.qk_norm == QkNorm::after_rope)
-        steps.push_back(std::make_unique<NormHeads>(nullptr, nullptr, heads, a.head_dim, eps));
+    if (norms_last) steps.push_back(norm_step(declare, a, heads));
     if (a.temperature)
         steps.push_back(std::make_unique<ScaleQueries>(tables.temperature, heads * a.head_dim));
     return steps;

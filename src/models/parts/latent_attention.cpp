@@ -84,7 +84,7 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const LatentAt
                                          .value = a.value_head_dim()},
                                .q_rank = a.q_rank,
                                .kv_rank = a.kv_rank,
-                               .norm_eps = a.latent_norm_eps,
+                               .norm = {a.latent_norm_eps, declare.norm_form().offset},
                                .scale = score_scale(a, declare.model().rope),
                                .layout = declare.model().rope.layout,
                                .window = a.window,

@@ -99,12 +99,12 @@ TEST_CASE("the backward of attention agrees with finite differences") {
 
 TEST_CASE("the backward of the row kernels agrees with finite differences") {
     for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 2}, {3, 7}, {67, 33}}) {
-        KernelCase rms = rms_norm_backward_case(rows, width, Plus::none);
+        KernelCase rms = rms_norm_backward_case(rows, width, Plus::none, 1);
         KernelCase layer = layer_norm_backward_case(rows, width, true, Plus::none);
         rms.arguments[1].deviation = layer.arguments[1].deviation = 0;
         check_pair({rms, 2, {{4, 0}, {6, 1}}, [](const Operands& o) {
                         TestExec exec;
-                        cpu_kernels().rms_norm(exec, o[7], o[5], o[4], o[6], 1e-5);
+                        cpu_kernels().rms_norm(exec, o[7], o[5], {}, o[4], o[6], {1e-5, 1});
                         return o[7];
                     }});
         if (width > 1)
@@ -114,16 +114,17 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
                             return o[8];
                         }});
         for (const bool weighted : {true, false}) {
-            KernelCase heads = head_norm_backward_case(rows, 3, width, weighted, Place::own);
+            KernelCase heads = head_norm_backward_case(rows, 3, width, weighted, Place::own, 1);
             heads.arguments[1].deviation = 0;
             std::vector<std::pair<size_t, size_t>> inputs = {{3, 0}};
             if (weighted) inputs.push_back({4, 1});
             const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, 3 * width});
-            check_pair({heads, 2, inputs, [=, width = width](const Operands& o) {
-                            TestExec exec;
-                            cpu_kernels().head_norm(exec, *y, o[3], weighted ? o[4] : Tensor(), width, 1e-2);
-                            return Tensor(*y);
-                        }});
+            check_pair(
+                {heads, 2, inputs, [=, width = width](const Operands& o) {
+                     TestExec exec;
+                     cpu_kernels().head_norm(exec, *y, o[3], weighted ? o[4] : Tensor(), width, {1e-2, 1});
+                     return Tensor(*y);
+                 }});
         }
         const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
         check_pair({swiglu_backward_case(rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
@@ -132,6 +133,44 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
                         return Tensor(*y);
                     }});
     }
+}
+
+TEST_CASE("norms of rows whose columns are divided, with their gradients, are those of whole rows") {
+    constexpr int64_t rows = 5, own = 6, width = 14;
+    const NormForm form(1e-2, 1);
+    const Operands whole = run_case(rms_norm_backward_case(rows, width, Plus::none, form.offset),
+                                    cpu_kernels(), Dtype::f64, Dtype::f64);
+    const Tensor dy = whole[2], x = whole[4], weight = whole[6];
+    TestExec exec;
+    const OwnedTensor y(Dtype::f64, {rows, width}), dx(Dtype::f64, {rows, width}), rstd(Dtype::f64, {rows}),
+        dweight(Dtype::f64, {width}), in_parts(Dtype::f64, {rows, width}),
+        dx_in_parts(Dtype::f64, {rows, width}), dweight_in_parts(Dtype::f64, {width}),
+        sums(Dtype::f64, {2, rows}), of_part(Dtype::f64, {2, rows});
+    const Kernels& k = cpu_kernels();
+    for (const OwnedTensor* zeros : {&dweight, &dweight_in_parts, &sums}) k.zero(exec, *zeros);
+    k.rms_norm(exec, y, rstd, {}, x, weight, form);
+    k.rms_norm_backward(exec, dx, dweight, dy, {}, x, rstd, weight, form);
+
+    const auto row_of = [](const Tensor& t, int64_t i) { return t.slice_rows(i, 1).reshape({rows}); };
+    const auto each_part = [&](const auto& f) {
+        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, own}, {own, width - own}})
+            f([first = first, count = count](const Tensor& t) {
+                return t.shape.rank == 1 ? t.slice_rows(first, count) : t.slice_cols(first, count);
+            });
+    };
+    each_part([&](const auto& part) {
+        k.row_products(exec, row_of(of_part, 0), part(x), part(x), {}, 0);
+        k.row_products(exec, row_of(of_part, 1), part(dy), part(x), part(weight), form.offset);
+        k.add(exec, sums, of_part);
+    });
+    each_part([&](const auto& part) {
+        k.divided_norm(exec, part(in_parts), part(x), row_of(sums, 0), part(weight), width, form);
+        k.divided_norm_backward(exec, part(dx_in_parts), part(dweight_in_parts), part(dy), part(x),
+                                row_of(sums, 0), row_of(sums, 1), part(weight), width, form);
+    });
+    CHECK(normalised_error(values_of(in_parts), values_of(y)) <= 1e-14);
+    CHECK(normalised_error(values_of(dx_in_parts), values_of(dx)) <= 1e-14);
+    CHECK(normalised_error(values_of(dweight_in_parts), values_of(dweight)) <= 1e-14);
 }
 
 TEST_CASE("the gradient of cross entropy agrees with finite differences") {
@@ -205,7 +244,7 @@ TEST_CASE("gradients may overwrite the operands that the table allows") {
         const Operands rms_apart = run_case(rms, cpu_kernels(), type, type);
         const Operands r = prepared_operands(rms, type, type);
         PlannedExec rms_exec(rms, r, 2);
-        cpu_kernels().rms_norm_backward(rms_exec, r[2], r[1], r[2], r[3], r[4], r[5], r[6]);
+        cpu_kernels().rms_norm_backward(rms_exec, r[2], r[1], r[2], r[3], r[4], r[5], r[6], 1e-5);
         CHECK(values_of(r[2]) == values_of(rms_apart[0]));
         CHECK(values_of(r[1]) == values_of(rms_apart[1]));
         const KernelCase layer = layer_norm_backward_case(70, 33, true, Plus::other);

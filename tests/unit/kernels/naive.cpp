@@ -49,27 +49,28 @@ void embedding_backward(Exec&, Tensor dtable, Tensor dy, Tensor tokens, Vocabula
         }
 }
 
-void rms_norm(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
+void rms_norm(Exec&, Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight, const NormForm& form) {
     for (int64_t t = 0; t < x.rows(); ++t) {
         double squares = 0;
         for (int64_t j = 0; j < x.cols(); ++j) squares += at(x, t, j) * at(x, t, j);
-        const double r = 1 / std::sqrt(squares / double(x.cols()) + eps);
+        const double r = 1 / std::sqrt(squares / double(x.cols()) + form.eps);
         set_element(rstd, t, r);
-        for (int64_t j = 0; j < x.cols(); ++j) set(y, t, j, at(x, t, j) * r * element(weight, j));
+        for (int64_t j = 0; j < x.cols(); ++j)
+            set(y, t, j, (plus ? at(plus, t, j) : 0) + at(x, t, j) * r * (form.offset + element(weight, j)));
     }
 }
 
 // Both norms: n = (x - mean) r, y = n w. dx_i = sum_j dy_j w_j dn_j/dx_i, with the Jacobian written out:
 // dn_j/dx_i = r ((i == j) - centred/D - n_i n_j / D), where `centred` is 1 for LayerNorm and 0 for RMSNorm.
 void norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean, Tensor rstd,
-                   Tensor weight) {
+                   Tensor weight, double offset) {
     const int64_t width = x.cols();
     for (int64_t t = 0; t < x.rows(); ++t) {
         const double r = element(rstd, t), m = mean ? element(mean, t) : 0;
         std::vector<double> n, g, result;
         for (int64_t j = 0; j < width; ++j) {
             n.push_back((at(x, t, j) - m) * r);
-            g.push_back(at(dy, t, j) * (weight ? element(weight, j) : 1));
+            g.push_back(at(dy, t, j) * (weight ? offset + element(weight, j) : 1));
             if (dweight) set_element(dweight, j, element(dweight, j) + at(dy, t, j) * n.back());
         }
         for (int64_t i = 0; i < width; ++i) {
@@ -83,12 +84,12 @@ void norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, 
     }
 }
 void rms_norm_backward(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
-                       Tensor weight) {
-    norm_backward(dx, dweight, dy, plus, x, {}, rstd, weight);
+                       Tensor weight, const NormForm& form) {
+    norm_backward(dx, dweight, dy, plus, x, {}, rstd, weight, form.offset);
 }
 void layer_norm_backward(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                          Tensor rstd, Tensor weight) {
-    norm_backward(dx, dweight, dy, plus, x, mean, rstd, weight);
+    norm_backward(dx, dweight, dy, plus, x, mean, rstd, weight, 0);
 }
 
 void layer_norm(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps) {
@@ -121,20 +122,50 @@ OwnedTensor ones(int64_t count) {
     return all;
 }
 
-void head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps) {
+void head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, const NormForm& form) {
     const OwnedTensor rows = heads_as_rows(x, head_dim), result(Dtype::f64, rows.view.shape),
                       rstd(Dtype::f64, {rows.view.rows()}), one = ones(head_dim);
-    rms_norm(exec, result, rstd, rows, weight ? weight : one.view, eps);
+    rms_norm(exec, result, rstd, {}, rows, weight ? weight : one.view, weight ? form : NormForm(form.eps));
     rows_as_heads(y, result);
 }
 void head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
-                        int64_t head_dim, double eps) {
+                        int64_t head_dim, const NormForm& form) {
     const OwnedTensor rows = heads_as_rows(x, head_dim), drows = heads_as_rows(dy, head_dim),
                       result(Dtype::f64, rows.view.shape), rstd(Dtype::f64, {rows.view.rows()}),
                       one = ones(head_dim);
-    rms_norm(exec, result, rstd, rows, one, eps);  // for rstd
-    norm_backward(result, dweight, drows, {}, rows, {}, rstd, weight);
+    rms_norm(exec, result, rstd, {}, rows, one, form.eps);  // for rstd
+    norm_backward(result, dweight, drows, {}, rows, {}, rstd, weight, form.offset);
     rows_as_heads(dx, result);
+}
+
+void row_products(Exec&, Tensor sums, Tensor a, Tensor b, Tensor weight, double offset) {
+    for (int64_t t = 0; t < a.rows(); ++t) {
+        double sum = 0;
+        for (int64_t j = 0; j < a.cols(); ++j)
+            sum += at(a, t, j) * at(b, t, j) * (weight ? offset + element(weight, j) : 1);
+        set_element(sums, t, sum);
+    }
+}
+void divided_norm(Exec&, Tensor y, Tensor x, Tensor squares, Tensor weight, int64_t width,
+                  const NormForm& form) {
+    for (int64_t t = 0; t < x.rows(); ++t)
+        for (int64_t j = 0; j < x.cols(); ++j)
+            set(y, t, j,
+                at(x, t, j) / std::sqrt(element(squares, t) / double(width) + form.eps) *
+                    (form.offset + element(weight, j)));
+}
+void divided_norm_backward(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor squares,
+                           Tensor products, Tensor weight, int64_t width, const NormForm& form) {
+    for (int64_t t = 0; t < x.rows(); ++t) {
+        const double mean = element(squares, t) / double(width) + form.eps, r = 1 / std::sqrt(mean);
+        for (int64_t j = 0; j < x.cols(); ++j) {
+            const double d = at(dy, t, j), input = at(x, t, j);
+            if (dweight) set_element(dweight, j, element(dweight, j) + d * input * r);
+            set(dx, t, j,
+                r * d * (form.offset + element(weight, j)) -
+                    input * r / mean * element(products, t) / double(width));
+        }
+    }
 }
 
 void scale_rows(Exec&, Tensor x, Tensor factors, Tensor positions) {
@@ -484,6 +515,9 @@ const Kernels& naive_kernels() {
         .layer_norm_backward = layer_norm_backward,
         .head_norm = head_norm,
         .head_norm_backward = head_norm_backward,
+        .row_products = row_products,
+        .divided_norm = divided_norm,
+        .divided_norm_backward = divided_norm_backward,
         .rope = rope,
         .scale_rows = scale_rows,
         .add_bias = add_bias,

@@ -17,8 +17,9 @@ namespace coeus::test {
 /// The epsilon of the norms of heads and of latents.
 inline constexpr double heads_eps = 0.05;
 
-/// Norms of heads: none, before RoPE with weights, after RoPE without, or without RoPE.
-enum class HeadNorm { none, first, last, only };
+/// Norms of heads: none, before RoPE with weights, after RoPE without, without RoPE, or of all heads before
+/// RoPE.
+enum class HeadNorm { none, first, last, only, of_all };
 /// What some families add to attention.
 struct Extra {
     RopeLayout layout = RopeLayout::interleaved;
@@ -62,11 +63,15 @@ private:
             const Storage *q = vector(parameters, "q_norm", config.head_dim),
                           *k = vector(parameters, "k_norm", config.head_dim);
             steps.push_back(std::make_unique<NormHeads>(q, k, config.heads, config.head_dim, heads_eps));
+        } else if (extra.norm == HeadNorm::of_all) {
+            const Storage *q = vector(parameters, "q_norm", config.query_cols()),
+                          *k = vector(parameters, "k_norm", config.key_cols());
+            steps.push_back(std::make_unique<NormAllHeads>(*q, *k, NormForm(heads_eps, 1)));
         } else if (extra.norm != HeadNorm::none) {
             steps.push_back(
                 std::make_unique<NormHeads>(nullptr, nullptr, config.heads, config.head_dim, heads_eps));
         }
-        if (extra.norm == HeadNorm::none || extra.norm == HeadNorm::first) rotate();
+        if (extra.norm != HeadNorm::last && extra.norm != HeadNorm::only) rotate();
         if (extra.temperature)
             steps.push_back(std::make_unique<ScaleQueries>(temperature, config.query_cols()));
         const int64_t rows = config.query_cols() + config.key_cols() + config.value_cols();

@@ -21,15 +21,15 @@ inline Param norm_weight(const std::string& name, int64_t width) {
     return {.name = name, .shape = {width}, .init = Init::normal(1)};
 }
 
+inline constexpr double norm_eps = 0.05;  // large, so that a wrong one is detected
 enum class NormKind { rms, layer, layer_without_weight };
 
 inline std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width,
-                                       NormKind kind, Output output = Output::kept) {
-    constexpr double eps = 0.05;  // large, so that a wrong eps is detected
-    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps, output);
+                                       NormKind kind, Output output = Output::kept, double offset = 0) {
+    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, norm_eps, output);
     const Storage& w = parameters.add(norm_weight(name, width));
-    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps, output);
-    return std::make_unique<RmsNorm>(w, eps, output);
+    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, norm_eps, output);
+    return std::make_unique<RmsNorm>(w, NormForm(norm_eps, offset), output);
 }
 
 }  // namespace coeus::test

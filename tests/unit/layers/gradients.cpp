@@ -153,7 +153,8 @@ TEST_CASE(
 }
 
 TEST_CASE("attention: gradients with norms of heads, biases, sinks, windows and chunks") {
-    for (const HeadNorm norm : {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only})
+    for (const HeadNorm norm :
+         {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only, HeadNorm::of_all})
         for (const bool vectors : {false, true})
             for (const int64_t window : {0, 1, 5})
                 for (const int64_t chunk : {0, 4}) {
@@ -203,7 +204,7 @@ TEST_CASE("latent attention: gradients with and without latents of queries") {
                     const LatentHeads heads = {.shape = {.heads = 3, .nope = 5, .rope = 4, .value = 7},
                                                .q_rank = q_rank,
                                                .kv_rank = 6,
-                                               .norm_eps = 0.05,
+                                               .norm = {0.05, 1},
                                                .scale = 0.4,
                                                .layout = layout,
                                                .window = window};
@@ -212,7 +213,7 @@ TEST_CASE("latent attention: gradients with and without latents of queries") {
                     CHECK(check_latent_attention(heads, 5, batch, output) == "");
                 }
     CHECK(check_latent_attention(
-              {.shape = {.heads = 1, .nope = 1, .rope = 2, .value = 1}, .kv_rank = 1, .norm_eps = 0.05}, 3,
+              {.shape = {.heads = 1, .nope = 1, .rope = 2, .value = 1}, .kv_rank = 1, .norm = {0.05, 1}}, 3,
               TestBatch(1, 1, no_vocab), Output::kept) == "");
 }
 
@@ -228,7 +229,8 @@ TEST_CASE("attention: gradients with values narrower and wider than keys") {
 }
 
 TEST_CASE("attention: gradients with a temperature, with and without norms of heads") {
-    for (const HeadNorm norm : {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only})
+    for (const HeadNorm norm :
+         {HeadNorm::none, HeadNorm::first, HeadNorm::last, HeadNorm::only, HeadNorm::of_all})
         for (const bool documents : {false, true}) {
             CAPTURE(int(norm), documents);
             TestBatch batch(2, 11, no_vocab);
@@ -324,39 +326,60 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
     CHECK(gradcheck(build, TestBatch(3, 5, 9).ignore_every(4)) == "");
 }
 
-TEST_CASE("pre-norm block: gradients with every norm and every kind of recomputation") {
+TEST_CASE("residual block: gradients with every norm, at every place, and every kind of recomputation") {
+    struct Norms {
+        NormKind kind;
+        bool before = true, after = false;
+        double offset = 0;
+    };
     // `turned`: attention is the last part of the block, which is recomputed without its result
-    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
+    for (const Norms& norms : {Norms{NormKind::rms},
+                               {NormKind::layer},
+                               {NormKind::layer_without_weight},
+                               {NormKind::rms, false, true},
+                               {NormKind::rms, true, true, 1}})
         for (const auto& [recompute, turned] : {std::pair(Recompute::nothing, false),
                                                 {Recompute::operations, false},
                                                 {Recompute::block, false},
                                                 {Recompute::block, true}}) {
-            CAPTURE(int(kind), int(recompute), turned);
+            CAPTURE(int(norms.kind), norms.before, norms.after, int(recompute), turned);
             const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
             const AttentionHeads config = {.heads = 4, .kv_heads = 2, .head_dim = 2, .value_dim = 3};
             const auto build = [&, recompute = recompute, turned = turned](Parameters& parameters) {
                 auto rope = std::make_shared<RopeTable>(5, 2, 100, RopeScaling{}, Dtype::f64);
                 rope->allocate();
-                auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind, output);
+                const auto before = [&](const char* name) {
+                    return norms.before ? make_norm(parameters, name, 6, norms.kind, output, norms.offset)
+                                        : nullptr;
+                };
+                // a smaller epsilon would make the block too steep for differences
+                const auto after = [&](const char* name) {
+                    return norms.after ? std::make_unique<ResidualNorm>(parameters.add(norm_weight(name, 6)),
+                                                                        NormForm(0.5, norms.offset))
+                                       : nullptr;
+                };
+                auto attention_norm = before("attention_norm.weight");
                 const Storage& wqkv =
                     parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 6, 6)});
                 const Storage& wo = parameters.add(weight("wo", 6, 12));
-                auto ffn_norm = make_norm(parameters, "ffn_norm.weight", 6, kind, output);
+                auto ffn_norm = before("ffn_norm.weight");
                 const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
                 const Storage& w2 = parameters.add(weight("w2", 6, 7));
                 const auto input = [&](const std::unique_ptr<Norm>& norm) {
                     return LinearInput(output.place == Output::recomputed ? norm.get() : nullptr);
                 };
                 const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
-                std::vector<PreNormBlock::Part> parts(2);
+                std::vector<ResidualBlock::Part> parts(2);
                 HeadSteps::List steps;
                 steps.push_back(std::make_unique<RotateHeads>(*rope, RopeShape{2, 0, 2}));
                 parts[0] = {std::move(attention_norm),
                             std::make_unique<Attention>(ColLinear(wqkv, attention_input), RowLinear(wo),
-                                                        config, std::move(steps))};
-                parts[1] = {std::move(ffn_norm), std::make_unique<FeedForward>(w13, w2, ffn_input, output)};
+                                                        config, std::move(steps)),
+                            after("post_attention_norm.weight")};
+                parts[1] = {std::move(ffn_norm), std::make_unique<FeedForward>(w13, w2, ffn_input, output),
+                            after("post_ffn_norm.weight")};
                 if (turned) std::swap(parts[0], parts[1]);
-                std::unique_ptr<Block> made = std::make_unique<PreNormBlock>(std::move(parts));
+                std::unique_ptr<Block> made = std::make_unique<ResidualBlock>(std::move(parts));
                 if (recompute == Recompute::block) made = std::make_unique<RecomputeBlock>(std::move(made));
                 const std::shared_ptr<Block> block = std::move(made);
                 return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },

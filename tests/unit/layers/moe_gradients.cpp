@@ -22,9 +22,10 @@ struct MoeCase {
     double sequence_balance = 0;
     Output norm_output = Output::kept;
     double capacity = 0;  ///< rows reach the experts in rounds, as from other ranks; 0: all at once
+    bool norm_after = false;
 };
 
-// h + moe(norm(h)); the norm's output is kept or recomputed.
+// h + moe(norm(h)); the norm's output is kept or recomputed. With another norm: h + norm(moe(norm(h))).
 std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
     const auto build = [&](Parameters& parameters) {
         auto norm = make_norm(parameters, "norm", width, NormKind::rms, m.norm_output);
@@ -55,14 +56,17 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             const Storage& s2 = parameters.add(weight("s2", width, m.shared));
             shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
         }
-        std::vector<PreNormBlock::Part> parts(1);
+        std::vector<ResidualBlock::Part> parts(1);
         parts[0] = {std::move(norm),
                     std::make_unique<Moe>(Router(TokenLinear(gate, input, gate_bias), choice_bias, m.route, 0,
                                                  {m.sequence_balance, decoder_loss::balance}),
                                           m.capacity > 0 ? divided_experts({weights, m.gate})
                                                          : local_experts({weights, m.gate}),
-                                          std::move(shared))};
-        const std::shared_ptr<Block> block = std::make_shared<PreNormBlock>(std::move(parts));
+                                          std::move(shared)),
+                    m.norm_after ? std::make_unique<ResidualNorm>(
+                                       parameters.add(norm_weight("norm after", width)), norm_eps)
+                                 : nullptr};
+        const std::shared_ptr<Block> block = std::make_shared<ResidualBlock>(std::move(parts));
         static const Communicator planned = Communicator::planned(0, 1, "experts");
         static Stream stream(Stream::Mode::deferred);
         const auto ranks = std::make_shared<RoundsExchange>(alone(), alone(), m.capacity, stream),
@@ -119,6 +123,20 @@ TEST_CASE("moe: gradients with every kind of router, shared experts, biases, cla
                                      .norm_output = output},
                                     4, batch) == "");
                 }
+}
+
+TEST_CASE("moe: gradients with a norm of the result, which the residual path does not pass") {
+    for (const int64_t shared : {0, 5})
+        for (const double capacity : {0.0, 0.3}) {
+            CAPTURE(shared, capacity);
+            CHECK(check_moe({.experts = 6,
+                             .hidden = 3,
+                             .route = {.top_k = 2},
+                             .shared = shared,
+                             .capacity = capacity,
+                             .norm_after = true},
+                            4, TestBatch(3, 5, no_vocab)) == "");
+        }
 }
 
 TEST_CASE("moe: gradients of the loss that balances the experts within each sequence") {

@@ -44,13 +44,13 @@ Matrix columns(const Matrix& x, int64_t first, int64_t count) {
 }
 
 // RMSNorm of each `weight.size()` columns.
-void normalise(Matrix& x, const std::vector<double>& weight, double eps) {
+void normalise(Matrix& x, const std::vector<double>& weight, const NormForm& form) {
     for (auto& row : x)
         for (size_t head = 0; head < row.size(); head += weight.size()) {
             double squares = 0;
             for (size_t j = 0; j < weight.size(); ++j) squares += row[head + j] * row[head + j];
-            const double rms = std::sqrt(squares / double(weight.size()) + eps);
-            for (size_t j = 0; j < weight.size(); ++j) row[head + j] *= weight[j] / rms;
+            const double rms = std::sqrt(squares / double(weight.size()) + form.eps);
+            for (size_t j = 0; j < weight.size(); ++j) row[head + j] *= (form.offset + weight[j]) / rms;
         }
 }
 
@@ -139,12 +139,15 @@ double error_of_attention(const TestBatch& data, const AttentionHeads& a, const 
                    extra.layout);
         };
         if (extra.norm == HeadNorm::last) turn();
-        if (extra.norm != HeadNorm::none)
+        const char* const weight = of_queries ? "q_norm" : "k_norm";
+        if (extra.norm == HeadNorm::of_all)
+            normalise(heads, vector(weight, of_queries ? a.query_cols() : a.key_cols()), {heads_eps, 1});
+        else if (extra.norm != HeadNorm::none)
             normalise(heads,
-                      extra.norm == HeadNorm::first ? vector(of_queries ? "q_norm" : "k_norm", a.head_dim)
+                      extra.norm == HeadNorm::first ? vector(weight, a.head_dim)
                                                     : std::vector<double>(size_t(a.head_dim), 1),
                       heads_eps);
-        if (extra.norm == HeadNorm::none || extra.norm == HeadNorm::first) turn();
+        if (extra.norm != HeadNorm::last && extra.norm != HeadNorm::only) turn();
     }
     const Temperature& temperature = extra.temperature;
     if (temperature)
@@ -172,7 +175,7 @@ double error_of_latent_attention(const TestBatch& data, const LatentHeads& h) {
     const auto latents = [&](const char* matrix_name, const char* norm_name, int64_t rank) {
         Matrix all = product(matrix(x), weights_of(bench.parameters, matrix_name, width));
         Matrix own = columns(all, 0, rank);
-        normalise(own, vector_of(bench.parameters, norm_name, rank), h.norm_eps);
+        normalise(own, vector_of(bench.parameters, norm_name, rank), h.norm);
         return std::pair(own, columns(all, rank, int64_t(all[0].size()) - rank));
     };
     Matrix q = product(h.q_rank > 0 ? latents("wq_a", "q_norm", h.q_rank).first : matrix(x),
@@ -222,7 +225,7 @@ TEST_CASE("attention: values with grouped queries, documents, both RoPE layouts,
 }
 
 TEST_CASE("attention: values with every choice of documents, window, chunk, norms of heads and the rest") {
-    for (int number = 0; number < 256; ++number) {
+    for (int number = 0; number < 5 << 6; ++number) {
         const auto bit = [&](int place) { return (number >> place & 1) != 0; };
         const bool documents = bit(0), vectors = bit(3);
         const AttentionHeads heads = {.heads = 4,
@@ -254,7 +257,7 @@ TEST_CASE("latent attention: values with every choice of documents, window and l
                                                     {.shape = {.heads = 3, .nope = 5, .rope = 4, .value = 7},
                                                      .q_rank = q_rank,
                                                      .kv_rank = 6,
-                                                     .norm_eps = heads_eps,
+                                                     .norm = {heads_eps, 1},
                                                      .scale = 0.4,
                                                      .layout = layout,
                                                      .window = window}) <= 1e-12);

@@ -24,6 +24,9 @@ inline void change(bool& value) {
 inline void change(NormType& value) {
     value = value == NormType::layer_norm ? NormType::rms_norm : NormType::layer_norm;
 }
+inline void change(NormPlacement& value) {
+    value = value == NormPlacement::after ? NormPlacement::around : NormPlacement::after;
+}
 inline void change(QkNorm& value) {
     value = value == QkNorm::before_rope ? QkNorm::none : QkNorm::before_rope;
 }

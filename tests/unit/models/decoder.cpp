@@ -80,6 +80,17 @@ TEST_CASE(
         close(output.deviation / std, 0.98658, 0.02));
 }
 
+TEST_CASE("initial values: norms that add 1 to their weights begin with weights of zero") {
+    DecoderConfig config = small_config();
+    set_attention(config, 7);
+    TestModel model(config, {}, {1, 1});
+    for (const std::string name : {"layers.0.attention_norm", "layers.1.post_attention_norm",
+                                   "layers.2.post_ffn_norm", "layers.2.attention.k_norm", "norm"}) {
+        CAPTURE(name);
+        for (const double value : values(model.tensor(name + ".weight", &Storage::master))) CHECK(value == 0);
+    }
+}
+
 TEST_CASE("initial values: a tied table begins as an output projection") {
     DecoderConfig config = small_config();
     config.tied = true;

@@ -45,6 +45,27 @@ TEST_CASE("a model's shapes are checked") {
     CHECK(complaint([](DecoderConfig& c) { c.vocab = 0; }) == "model.vocab_size = 0: must be at least 1");
 }
 
+TEST_CASE("norms after sublayers, and norms that add 1 to their weights, are RMSNorms") {
+    using enum NormPlacement;
+    const auto of = [](NormType type, NormPlacement placement, bool offset) {
+        return complaint([=](DecoderConfig& c) {
+            c.norm_type = type;
+            c.norm_placement = placement;
+            c.norm_offset = offset;
+        });
+    };
+    for (const NormPlacement placement : {before, after, around})
+        for (const bool offset : {false, true}) CHECK(of(NormType::rms_norm, placement, offset) == "");
+    CHECK(of(NormType::layer_norm, before, false) == "");
+    CHECK(of(NormType::layer_norm, after, true) ==
+          "model.norm_type = \"layernorm\": must be \"rmsnorm\", because llama3 tiny has norms after its "
+          "sublayers");
+    CHECK(of(NormType::np_layer_norm, before, true) ==
+          "model.norm_type = \"np_layernorm\": must be \"rmsnorm\", because llama3 tiny has norms that add 1 "
+          "to "
+          "their weights");
+}
+
 TEST_CASE("heads must fit, and the nearest valid numbers are named") {
     CHECK(complaint([](DecoderConfig& c) {
               c.grouped().heads = 7;

@@ -26,6 +26,10 @@ const std::map<std::string, Condition>& conditions() {
     const Condition never = [](const DecoderConfig&) { return false; },
                     latent = [](const DecoderConfig&m) { return m.is_latent(); },
                     others = [](const DecoderConfig&m) { return !m.is_latent(); },
+                    usual_norms =
+                        [](const DecoderConfig&m) {
+                            return m.norm_placement == NormPlacement::before && !m.norm_offset;
+                        },
                     windowed = [](const DecoderConfig&m) { return m.head_sizes().window > 0; },
                     without_rope = [](const DecoderConfig&m) { return m.without_rope.period > 0; },
                     warm = [](const DecoderConfig&m) { return !m.is_latent() && m.grouped().temperature; },
@@ -35,6 +39,7 @@ const std::map<std::string, Condition>& conditions() {
                     scaled = [](const DecoderConfig&m) { return m.moe.experts > 0 && !m.moe.biases; };
     static const std::map<std::string, Condition> all = {
         {"partial_rotary_factor", others},
+        {"norm_type", usual_norms},
         {"latent_norm_eps", latent},
         {"window_period", windowed},
         {"window_first_layer", windowed},
@@ -73,10 +78,13 @@ std::vector<double> logits_of(const DecoderConfig& config) {
         for (const Param& param : storage.params()) {
             const RandomStream random(5, param.name);
             uint64_t count = 0;
+            // initial values of norms are such that an offset has no effect
+            const bool is_norm = param.role == ParamRole::norm;
             for (const HeldBlock& block : blocks_of(storage, param, storage.master))
                 for (int64_t i = 0; i < block.local.count(); ++i)
                     set_element(block.local, i,
-                                element(block.local, i) + 0.4 * normal_quantile(random.uniform(count++)));
+                                (is_norm ? 1 : element(block.local, i)) +
+                                    0.4 * normal_quantile(random.uniform(count++)));
         }
     model.renew_weights();
     return values(model.logits(batch));

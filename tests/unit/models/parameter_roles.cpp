@@ -22,6 +22,8 @@ const std::map<std::string, ParamRole> roles = {
     {"norm.weight", ParamRole::norm},
     {"attention_norm.weight", ParamRole::norm},
     {"ffn_norm.weight", ParamRole::norm},
+    {"post_attention_norm.weight", ParamRole::norm},
+    {"post_ffn_norm.weight", ParamRole::norm},
     {"attention.wq.weight", ParamRole::matrix},
     {"attention.wk.weight", ParamRole::matrix},
     {"attention.wv.weight", ParamRole::matrix},

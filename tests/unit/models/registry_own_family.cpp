@@ -24,14 +24,14 @@ namespace {
 // A block that is only a feed-forward layer, with the matrices up and down.
 std::unique_ptr<Block> build_own(const Declare& declare, const PositionTables&, Output output) {
     const int64_t dim = declare.model().dim, hidden = declare.model().feed_forward.hidden;
-    std::vector<PreNormBlock::Part> parts;
+    std::vector<ResidualBlock::Part> parts;
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
         Parameters& all = declare.parameters();
         const Storage& up = all.add(declare.weight("up", {hidden, dim}, WeightRole::up, Split::rows));
         const Storage& down = all.add(declare.weight("down", {dim, hidden}, WeightRole::down, Split::cols));
         return std::make_unique<primer::SquaredReluLayer>(up, down, input);
     }));
-    return std::make_unique<PreNormBlock>(std::move(parts));
+    return std::make_unique<ResidualBlock>(std::move(parts));
 }
 
 ModelFamily family_named(const std::string& name) {

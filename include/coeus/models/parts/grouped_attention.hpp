@@ -20,9 +20,10 @@ class Sublayer;
 struct HubName;
 struct Param;
 
-/// RMSNorm of each head of queries and keys: before RoPE and with a weight (Qwen 3); or after RoPE and
-/// without one, in layers that have RoPE (Llama 4).
-enum class QkNorm : uint8_t { none, before_rope, after_rope };
+/// RMSNorm of each head of queries and keys: before RoPE and with a weight (Qwen 3); after RoPE and without
+/// one, in layers that have RoPE (Llama 4); or after RoPE and with one (HunYuan). Or of the queries of all
+/// heads together, and of the keys, before RoPE and with a weight (OLMo 2).
+enum class QkNorm : uint8_t { none, before_rope, after_rope, weighted_after_rope, all_heads };
 /// Which projections of attention have a bias: none; those of queries, keys and values (Qwen 2); all four
 /// (gpt-oss); that of the output alone, which Seed-OSS may have.
 enum class AttentionBias : uint8_t { none, qkv, all, out };
@@ -30,7 +31,9 @@ enum class AttentionBias : uint8_t { none, qkv, all, out };
 constexpr auto names_of(QkNorm) {
     return std::array{EnumName<QkNorm>{"none", QkNorm::none},
                       EnumName<QkNorm>{"before_rope", QkNorm::before_rope},
-                      EnumName<QkNorm>{"after_rope", QkNorm::after_rope}};
+                      EnumName<QkNorm>{"after_rope", QkNorm::after_rope},
+                      EnumName<QkNorm>{"weighted_after_rope", QkNorm::weighted_after_rope},
+                      EnumName<QkNorm>{"all_heads", QkNorm::all_heads}};
 }
 constexpr auto names_of(AttentionBias) {
     return std::array{EnumName<AttentionBias>{"none", AttentionBias::none},

@@ -28,7 +28,8 @@ void check(Tensor y, Tensor x, Tensor weight, Tensor statistic) {
 
 }  // namespace
 
-void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
+void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight,
+                   const NormForm& form) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -36,7 +37,8 @@ void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, d
         A* r = rstd.as<A>();
         with_lane(y, [&](const auto& lane) {
             parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
-                r[i] = rms_norm_row(lane, y.row<T>(i), x.row<const T>(i), w, x.cols(), A(eps));
+                r[i] = rms_norm_added_row(lane, y.row<T>(i), plus ? plus.row<const T>(i) : nullptr,
+                                          x.row<const T>(i), w, A(form.offset), x.cols(), A(form.eps));
                 round_row<T>(y, i);
             });
         });
@@ -44,7 +46,7 @@ void Cpu::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, d
 }
 
 void Cpu::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
-                            Tensor rstd, Tensor weight) {
+                            Tensor rstd, Tensor weight, const NormForm& form) {
     check(dx, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -57,7 +59,7 @@ void Cpu::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Te
             const auto row = [&](int64_t i) {
                 rms_norm_backward_row(lane, dx.row<T>(i), d + i * dy.ld,
                                       plus ? plus.row<const T>(i) : nullptr, in + i * x.ld, r[i], w,
-                                      x.cols());
+                                      A(form.offset), x.cols());
             };
             backward_rows<A>(exec, dweight, x.rows(), x.cols(), row, gradient);
         });
@@ -84,20 +86,21 @@ void check_heads(Tensor y, Tensor x, Tensor weight, int64_t head_dim) {
 
 }  // namespace
 
-void Cpu::head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps) {
+void Cpu::head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, const NormForm& form) {
     check_heads(y, x, weight, head_dim);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const HeadsOf<T> out(y, head_dim);
         const HeadsOf<const T> in(x, head_dim);
         const T* w = weight ? weight.as<const T>() : nullptr;
-        parallel_rows(exec, x.count() / head_dim, head_dim,
-                      [&](int64_t i) { rms_norm_row(Lane(), out[i], in[i], w, head_dim, A(eps)); });
+        parallel_rows(exec, x.count() / head_dim, head_dim, [&](int64_t i) {
+            rms_norm_row(Lane(), out[i], in[i], w, A(form.offset), head_dim, A(form.eps));
+        });
     });
 }
 
 void Cpu::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
-                             int64_t head_dim, double eps) {
+                             int64_t head_dim, const NormForm& form) {
     check_heads(dx, x, weight, head_dim);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -106,10 +109,11 @@ void Cpu::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, T
         const T* w = weight ? weight.as<const T>() : nullptr;
         add_column_sums<A>(exec, dweight, x.count() / head_dim, head_dim, [&](int64_t i, A* sums) {
             const T *di = d[i], *xi = in[i];
-            const A r = rms_norm_rstd<T>(Lane(), xi, head_dim, A(eps));
+            const A r = rms_norm_rstd<T>(Lane(), xi, head_dim, A(form.eps));
             if (sums) Lane().each(head_dim, [=](int64_t j) { sums[j] += load(di[j]) * load(xi[j]) * r; });
             if (w)
-                rms_norm_backward_row(Lane(), out[i], di, static_cast<const T*>(nullptr), xi, r, w, head_dim);
+                rms_norm_backward_row(Lane(), out[i], di, static_cast<const T*>(nullptr), xi, r, w,
+                                      A(form.offset), head_dim);
             else
                 rms_norm_backward_row(Lane(), out[i], di, xi, r, head_dim);
         });

@@ -2,7 +2,8 @@
 // RMSNorm, of rows or of heads, and LayerNorm. In the forward a block has a row, or a warp has a head. In the
 // backward a block has several rows, and sums their part of the weight's gradient (column_sums.hpp). Rows
 // that are whole packs of a block's threads are kept in registers: they are read once, while the block works
-// on the rows before them. Others are read again for each sum and for the result.
+// on the rows before them. Others are read again for each sum and for the result. RMSNorm with a residual
+// path or an offset has kernels of its own (general), so that others do nothing for them.
 #include "../../rows/matrix.hpp"
 #include "../../rows/norm.hpp"
 #include "../cuda.hpp"
@@ -43,54 +44,90 @@ __device__ void each_kept_row(const NormBlock<centred>& team, Rows<const T> x, i
     }
 }
 
-/// bits: the largest magnitude of y, if with_largest.
-template <class T, bool with_largest>
-__global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
-                                int64_t, int64_t width, Acc<T> eps) {
+template <bool general, class A>
+__device__ auto offset_in(A offset) {
+    if constexpr (general)
+        return offset;
+    else
+        return NoOffset();
+}
+template <bool general, class T>
+__device__ const T* residual_in(const Rows<const T>& plus, int64_t row) {
+    if constexpr (general)
+        return plus[row];
+    else
+        return nullptr;
+}
+template <bool general, class T>
+__device__ void keep_residual(const NormBlock<false>& team, NormRow<T, false>& kept,
+                              const Rows<const T>& plus, int64_t row) {
+    if constexpr (general) team.keep(kept, row_at(plus, row), plus.data != nullptr);
+}
+
+/// Calls f<general>() for a call with these.
+template <class F>
+void with_residual_or_offset(const Tensor& plus, double offset, F&& f) {
+    if (plus || offset != 0)
+        f.template operator()<true>();
+    else
+        f.template operator()<false>();
+}
+
+/// plus: absent, or what is added to the norm. bits: the largest magnitude of y, if with_largest.
+template <class T, bool with_largest, bool general>
+__global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> plus, Rows<const T> x,
+                                const T* weight, int64_t, int64_t width, Acc<T> eps, Acc<T> offset) {
     const MaybeWithLargest<BlockTeam, with_largest> team(shared_memory());
     const int64_t row = blockIdx.x;
-    const Acc<T> r = rms_norm_row(team, y[row], x[row], weight, width, eps);
+    const Acc<T> r = rms_norm_added_row(team, y[row], residual_in<general>(plus, row), x[row], weight,
+                                        offset_in<general>(offset), width, eps);
     if (team.first()) rstd[row] = r;
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 /// The same, by blocks of NormBlock.
-template <class T, bool with_largest>
+template <class T, bool with_largest, bool general>
 __global__ void __launch_bounds__(NormBlock<false>::most_threads, 2)
-    kept_rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> x, const T* weight,
-                         int64_t rows, int64_t width, Acc<T> eps) {
+    kept_rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> plus, Rows<const T> x,
+                         const T* weight, int64_t rows, int64_t width, Acc<T> eps, Acc<T> offset) {
     const MaybeWithLargest<NormBlock<false>, with_largest> team(shared_memory());
     NormRow<T, false> w = {};
     team.keep(w, weight, weight != nullptr);
     each_kept_row<false>(team, x, rows, [&](int64_t row, const auto& kept) {
-        const Acc<T> r = rms_norm_row(team, row_at(y, row), kept, w, width, eps);
+        NormRow<T, false> added = {};
+        keep_residual<general>(team, added, plus, row);
+        const Acc<T> r =
+            rms_norm_added_row(team, row_at(y, row), added, kept, w, offset_in<general>(offset), width, eps);
         if (team.first()) rstd[row] = r;
     });
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 /// y: also rounded.
-template <class T>
-__global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> x, const T* weight,
-                                        int64_t width, Acc<T> eps) {
+template <class T, bool general>
+__global__ void rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> plus, Rows<const T> x,
+                                        const T* weight, int64_t width, Acc<T> eps, Acc<T> offset) {
     const int64_t row = blockIdx.x;
     y.write(row, width, [=](const auto& team, T* out) {
-        const Acc<T> r = rms_norm_row(team, out, x[row], weight, width, eps);
+        const Acc<T> r = rms_norm_added_row(team, out, residual_in<general>(plus, row), x[row], weight,
+                                            offset_in<general>(offset), width, eps);
         if (team.first()) rstd[row] = r;
     });
 }
 
 /// The same, by blocks of NormBlock: the row has the bits that kept_rms_norm_kernel gives it.
-template <class T>
+template <class T, bool general>
 __global__ void __launch_bounds__(NormBlock<false>::most_threads)
-    kept_rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> x, const T* weight,
-                                 int64_t width, Acc<T> eps) {
+    kept_rounded_rms_norm_kernel(RoundedRows<T> y, Acc<T>* rstd, Rows<const T> plus, Rows<const T> x,
+                                 const T* weight, int64_t width, Acc<T> eps, Acc<T> offset) {
     const int64_t row = blockIdx.x;
     y.template write<NormBlock<false>>(row, width, [=](const auto& team, T* out) {
-        NormRow<T, false> kept = {}, w = {};
+        NormRow<T, false> kept = {}, w = {}, added = {};
         team.keep(kept, row_at(x, row));
         team.keep(w, weight, weight != nullptr);
-        const Acc<T> r = rms_norm_row(team, out, kept, w, width, eps);
+        keep_residual<general>(team, added, plus, row);
+        const Acc<T> r =
+            rms_norm_added_row(team, out, added, kept, w, offset_in<general>(offset), width, eps);
         if (team.first()) rstd[row] = r;
     });
 }
@@ -159,11 +196,11 @@ __global__ void __launch_bounds__(NormBlock<true>::most_threads)
 /// mean: null for RMSNorm. partial[block][width]: sums of the weight's gradient, or null. bits: the largest
 /// magnitude of dx, if with_largest; the block reads it in what it has just written, so that dx is computed
 /// by the same instructions either way.
-template <class T, bool with_largest>
+template <class T, bool with_largest, bool general>
 __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
                                      Rows<const T> plus, Rows<const T> x, const Acc<T>* mean,
                                      const Acc<T>* rstd, const T* weight, int64_t rows, int64_t block,
-                                     int64_t width) {
+                                     int64_t width, Acc<T> offset) {
     using A = Acc<T>;
     const BlockTeam team(shared_memory());
     const MaybeWithLargest<BlockTeam, with_largest> reader(shared_memory());
@@ -179,7 +216,8 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits,
         if (mean)
             layer_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], m, r, weight, width);
         else
-            rms_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], r, weight, width);
+            rms_norm_backward_row(team, dx[i], dy[i], plus[i], x[i], r, weight, offset_in<general>(offset),
+                                  width);
         if constexpr (with_largest) {
             team.barrier();
             reader.read(width, dx[i]);
@@ -193,11 +231,11 @@ __global__ void norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits,
 
 /// The same, if blocks of NormBlock keep the weight, the sums and two rows of each operand: the next
 /// rows are loaded before the sums over this one. centred: LayerNorm, whose rows have a mean.
-template <class T, bool centred, bool with_largest>
+template <class T, bool centred, bool with_largest, bool general>
 __global__ void __launch_bounds__(NormBlock<centred>::most_threads)
     kept_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, int32_t* bits, Rows<const T> dy,
                               Rows<const T> plus, Rows<const T> x, const Acc<T>* mean, const Acc<T>* rstd,
-                              const T* weight, int64_t rows, int64_t block, int64_t width) {
+                              const T* weight, int64_t rows, int64_t block, int64_t width, Acc<T> offset) {
     using A = Acc<T>;
     const NormBlock<centred> team(shared_memory());
     int32_t largest = 0;
@@ -229,7 +267,8 @@ __global__ void __launch_bounds__(NormBlock<centred>::most_threads)
             layer_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.mean, row.rstd, w,
                                     width);
         else
-            rms_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.rstd, w, width);
+            rms_norm_backward_row(team, row_at(dx, i), row.dy, row.plus, row.x, row.rstd, w,
+                                  offset_in<general>(offset), width);
         if constexpr (with_largest)
             team.template each_pack<T>([&](int, unsigned j) {
                 const Pack<T, size> written = load_pack<size>(row_at(dx, i) + j);
@@ -297,7 +336,7 @@ void launch_rounded(Exec& exec, const char* name, std::initializer_list<Tensor> 
 
 template <bool centred>
 void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
-                   Tensor rstd, Tensor weight) {
+                   Tensor rstd, Tensor weight, double offset) {
     check(dx, x, weight, rstd);
     const int64_t rows = x.rows(), width = x.cols();
     dispatch(x.dtype, [&]<class T>(T) {
@@ -308,12 +347,16 @@ void norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus
             Grid grid = kept ? *kept : rows_grid(blocks, width);
             if (partial && !kept) grid.shared_bytes += size_t(width) * sizeof(A);
             with_largest_of(dx, [&]<bool with_largest>(int32_t* bits) {
-                launch(exec, "norm_backward", grid,
-                       kept ? kept_norm_backward_kernel<T, centred, with_largest>
-                            : norm_backward_kernel<T, with_largest>,
-                       rows_of<T>(dx), partial, bits, rows_of<const T>(dy), rows_of<const T>(plus),
-                       rows_of<const T>(x), mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
-                       weight ? weight.as<const T>() : nullptr, rows, block, width);
+                auto* kernel = kept ? kept_norm_backward_kernel<T, centred, with_largest, false>
+                                    : norm_backward_kernel<T, with_largest, false>;
+                if constexpr (!centred)
+                    if (offset != 0)
+                        kernel = kept ? kept_norm_backward_kernel<T, false, with_largest, true>
+                                      : norm_backward_kernel<T, with_largest, true>;
+                launch(exec, "norm_backward", grid, kernel, rows_of<T>(dx), partial, bits,
+                       rows_of<const T>(dy), rows_of<const T>(plus), rows_of<const T>(x),
+                       mean ? mean.as<const A>() : nullptr, rstd.as<const A>(),
+                       weight ? weight.as<const T>() : nullptr, rows, block, width, A(offset));
             });
         };
         add_column_sums<A>(exec, dweight, rows, width, launch_sums, block);
@@ -326,43 +369,54 @@ namespace {
 
 // RMSNorm does not keep rows in float32: compilers fuse its sum with a product in one kernel and not in
 // another, and a row must have the same bits whether a kernel also rounds it or not.
-template <class T, bool with_largest>
+template <class T, bool with_largest, bool general>
 constexpr auto kept_rms_norm() {
     if constexpr (std::is_same_v<T, float>)
-        return rms_norm_kernel<T, with_largest>;
+        return rms_norm_kernel<T, with_largest, general>;
     else
-        return kept_rms_norm_kernel<T, with_largest>;
+        return kept_rms_norm_kernel<T, with_largest, general>;
 }
-template <class T>
+template <class T, bool general>
 constexpr auto kept_rounded_rms_norm() {
     if constexpr (std::is_same_v<T, float>)
-        return rounded_rms_norm_kernel<T>;
+        return rounded_rms_norm_kernel<T, general>;
     else
-        return kept_rounded_rms_norm_kernel<T>;
+        return kept_rounded_rms_norm_kernel<T, general>;
+}
+
+template <class T, bool general>
+void launch_rms_norm(Exec& exec, const Tensor& y, const Tensor& rstd, const Tensor& plus, const Tensor& x,
+                     const Tensor& weight, const NormForm& form) {
+    using A = Acc<T>;
+    if (y.rounded)
+        return launch_rounded<false, T>(
+            exec, "rms_norm", {y, plus, x}, weight, x.rows(), x.cols(), kept_rounded_rms_norm<T, general>(),
+            rounded_rms_norm_kernel<T, general>, RoundedRows<T>(y), rstd.as<A>(), rows_of<const T>(plus),
+            rows_of<const T>(x), weight.as<const T>(), x.cols(), A(form.eps), A(form.offset));
+    with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
+        launch_forward<false, T>(exec, "rms_norm", {y, plus, x}, weight, x.rows(), x.cols(),
+                                 kept_rms_norm<T, with_largest, general>(),
+                                 rms_norm_kernel<T, with_largest, general>, rows_of<T>(y), rstd.as<A>(), bits,
+                                 rows_of<const T>(plus), rows_of<const T>(x), weight.as<const T>(), x.rows(),
+                                 x.cols(), A(form.eps), A(form.offset));
+    });
 }
 
 }  // namespace
 
-void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
+void Cuda::rms_norm(Exec& exec, Tensor y, Tensor rstd, Tensor plus, Tensor x, Tensor weight,
+                    const NormForm& form) {
     check(y, x, weight, rstd);
     dispatch(x.dtype, [&]<class T>(T) {
-        if (y.rounded)
-            return launch_rounded<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
-                                            kept_rounded_rms_norm<T>(), rounded_rms_norm_kernel<T>,
-                                            RoundedRows<T>(y), rstd.as<Acc<T>>(), rows_of<const T>(x),
-                                            weight.as<const T>(), x.cols(), Acc<T>(eps));
-        with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            launch_forward<false, T>(exec, "rms_norm", {y, x}, weight, x.rows(), x.cols(),
-                                     kept_rms_norm<T, with_largest>(), rms_norm_kernel<T, with_largest>,
-                                     rows_of<T>(y), rstd.as<Acc<T>>(), bits, rows_of<const T>(x),
-                                     weight.as<const T>(), x.rows(), x.cols(), Acc<T>(eps));
+        with_residual_or_offset(plus, form.offset, [&]<bool general>() {
+            launch_rms_norm<T, general>(exec, y, rstd, plus, x, weight, form);
         });
     });
 }
 
 void Cuda::rms_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
-                             Tensor rstd, Tensor weight) {
-    norm_backward<false>(exec, dx, dweight, dy, plus, x, {}, rstd, weight);
+                             Tensor rstd, Tensor weight, const NormForm& form) {
+    norm_backward<false>(exec, dx, dweight, dy, plus, x, {}, rstd, weight, form.offset);
 }
 
 namespace {
@@ -372,11 +426,11 @@ constexpr int head_threads = 128, head_warps = head_threads / warp_size;
 /// The warps of a block take the heads of a token in turn.
 template <class T>
 __global__ void head_norm_kernel(Rows<T> y, Rows<const T> x, const T* weight, int64_t heads, int64_t width,
-                                 Acc<T> eps) {
+                                 Acc<T> eps, Acc<T> offset) {
     const WarpTeam team;
     const int64_t t = blockIdx.x;
     for (int64_t head = threadIdx.x / warp_size; head < heads; head += head_warps)
-        rms_norm_row(team, y[t] + head * width, x[t] + head * width, weight, width, eps);
+        rms_norm_row(team, y[t] + head * width, x[t] + head * width, weight, offset, width, eps);
 }
 
 /// The warps of a block take the heads of its tokens in turn. Each sums its part of the weight's gradient in
@@ -384,7 +438,7 @@ __global__ void head_norm_kernel(Rows<T> y, Rows<const T> x, const T* weight, in
 template <class T>
 __global__ void head_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const T> dy, Rows<const T> x,
                                           const T* weight, int64_t rows, int64_t heads, int64_t width,
-                                          Acc<T> eps) {
+                                          Acc<T> eps, Acc<T> offset) {
     using A = Acc<T>;
     const WarpTeam team;
     const int64_t warp = threadIdx.x / warp_size,
@@ -403,7 +457,7 @@ __global__ void head_norm_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<cons
         __syncwarp();  // dx may be x: all lanes have read it
         if (weight)
             rms_norm_backward_row(team, dx[t] + column, d, static_cast<const T*>(nullptr), in, r, weight,
-                                  width);
+                                  offset, width);
         else
             rms_norm_backward_row(team, dx[t] + column, d, in, r, width);
     }
@@ -424,17 +478,17 @@ void check_heads(Tensor y, Tensor x, Tensor weight, int64_t head_dim) {
 
 }  // namespace
 
-void Cuda::head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, double eps) {
+void Cuda::head_norm(Exec& exec, Tensor y, Tensor x, Tensor weight, int64_t head_dim, const NormForm& form) {
     check_heads(y, x, weight, head_dim);
     dispatch(x.dtype, [&]<class T>(T) {
         launch(exec, "head_norm", {blocks_for(x.rows()), head_threads}, head_norm_kernel<T>, rows_of<T>(y),
                rows_of<const T>(x), weight ? weight.as<const T>() : nullptr, x.cols() / head_dim, head_dim,
-               Acc<T>(eps));
+               Acc<T>(form.eps), Acc<T>(form.offset));
     });
 }
 
 void Cuda::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor weight,
-                              int64_t head_dim, double eps) {
+                              int64_t head_dim, const NormForm& form) {
     check_heads(dx, x, weight, head_dim);
     dispatch(x.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -443,7 +497,7 @@ void Cuda::head_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, 
                    {blocks_for(blocks), head_threads, size_t(head_warps * head_dim) * sizeof(A)},
                    head_norm_backward_kernel<T>, rows_of<T>(dx), partial, rows_of<const T>(dy),
                    rows_of<const T>(x), weight ? weight.as<const T>() : nullptr, x.rows(),
-                   x.cols() / head_dim, head_dim, A(eps));
+                   x.cols() / head_dim, head_dim, A(form.eps), A(form.offset));
         });
     });
 }
@@ -469,7 +523,7 @@ void Cuda::layer_norm(Exec& exec, Tensor y, Tensor mean, Tensor rstd, Tensor x, 
 
 void Cuda::layer_norm_backward(Exec& exec, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                Tensor mean, Tensor rstd, Tensor weight) {
-    norm_backward<true>(exec, dx, dweight, dy, plus, x, mean, rstd, weight);
+    norm_backward<true>(exec, dx, dweight, dy, plus, x, mean, rstd, weight, 0);
 }
 
 }  // namespace coeus::cuda
