@@ -8,6 +8,8 @@
 #include "coeus/models/family.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace coeus {
 
@@ -210,6 +212,50 @@ void HubKeys::rope(DecoderConfig& config) {
         read_hub_rope(*in_, config.rope, config.max_seq_len, grouped ? grouped->rope_fraction : 1);
     else
         write_hub_rope(*out_, config.rope);
+}
+
+void HubKeys::ropes(DecoderConfig& config, const char* window_theta) {
+    if (out_) {
+        write_hub_ropes(*out_, config.rope, config.window_rope, window_theta);
+        return;
+    }
+    read_hub_ropes(*in_, config.rope, config.window_rope, config.max_seq_len, window_theta);
+    if (config.head_sizes().window == 0) config.window_rope = {};
+}
+
+namespace {
+
+constexpr std::array rope_objects = {"rope_parameters", "rope_scaling"};
+constexpr const char *scale_key = "llama_4_scaling_beta", *floor_key = "original_max_position_embeddings";
+
+void read_temperature(const JsonView& rope, int64_t positions, Temperature& temperature) {
+    temperature.scale = rope.number(scale_key);
+    temperature.floor = rope.number(floor_key, double(positions));
+    if (!(temperature.scale >= 0)) rope[scale_key].reject("must be at least 0");
+    if (!(temperature.floor >= 1)) rope[floor_key].reject("must be at least 1");
+}
+
+}  // namespace
+
+void HubKeys::rope_and_temperature(DecoderConfig& config) {
+    Temperature& temperature = config.grouped().temperature;
+    if (out_) {
+        write_hub_rope(*out_, config.rope);
+        for (auto& [key, value] : *out_->as_object())
+            if (std::ranges::find(rope_objects, key) != rope_objects.end() && value.as_object())
+                value.set(scale_key, temperature.scale).set(floor_key, int64_t(temperature.floor));
+        return;
+    }
+    constexpr std::array also = {scale_key, floor_key, "max_position_embeddings"};
+    read_hub_rope(*in_, config.rope, config.max_seq_len, 1, also);
+    std::optional<Temperature> first;
+    for (const char* key : rope_objects) {
+        const auto object = in_->find(key);
+        if (!object || object->size() == 0) continue;
+        read_temperature(*object, config.max_seq_len, temperature);
+        if (first && *first != temperature) reject_both((*in_)[rope_objects.front()], *object);
+        first = temperature;
+    }
 }
 
 void HubKeys::rope_fraction(DecoderConfig& config) {

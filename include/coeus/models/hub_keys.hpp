@@ -118,6 +118,13 @@ public:
 
     /// RoPE in all its forms (read_hub_rope, write_hub_rope). After usual().
     void rope(DecoderConfig& config);
+    /// RoPE of layers with a window and of others (read_hub_ropes, write_hub_ropes). After window(): without
+    /// a window, there is one RoPE. `window_theta`: the key that older files have for theta in windows, or
+    /// null.
+    void ropes(DecoderConfig& config, const char* window_theta);
+    /// RoPE, and a temperature of all layers: "llama_4_scaling_beta" and "original_max_position_embeddings"
+    /// in the objects of RoPE (Ministral 3). After usual().
+    void rope_and_temperature(DecoderConfig& config);
     /// The part of a head that RoPE rotates. Before rope(), which writes it into rope_parameters too.
     void rope_fraction(DecoderConfig& config);
 
