@@ -41,7 +41,12 @@ void HubKeys::layers(const HubLayers& list, const DecoderConfig& config, LayerCh
     }
     const auto found = in_->find(list.key);
     if (!found || (list.may_be_empty && found->size() == 0)) return;
-    choice = LayerChoice::of(entries_of(*found, list, config.layers), choice);
+    const std::vector<bool> has = entries_of(*found, list, config.layers);
+    for (int64_t i = 0; i < config.layers; ++i)
+        if (choice.has(i) != has[size_t(i)]) {
+            choice = LayerChoice::of(has, choice);
+            return;
+        }
 }
 
 void HubKeys::read_window(DecoderConfig& config, const HubWindow& form) {

@@ -231,18 +231,13 @@ TEST_CASE("transformers and Coeus compute the same logits of DeepSeek V2, Qwen 2
 namespace {
 
 // GLM-4 and a GLM-4.5 without experts (Team GLM 2024, 2025): RoPE of a part of each head, in both layouts.
-// Coeus has no such family, and transformers rotates whole heads in all architectures that Coeus has.
-constexpr const char *glm4 = "GlmForCausalLM", *glm45 = "Glm4MoeForCausalLM";
-
+// Coeus has no family of GLM-4.
 void glm_keys(HubKeys& keys, DecoderConfig& config) {
-    const bool has_halves = keys.architecture(glm45, config.rope.layout == RopeLayout::half_split);
-    keys.usual(config, {.attention = GroupedAttentionConfig{.bias = AttentionBias::qkv},
-                        .rope = {.layout = has_halves ? RopeLayout::half_split : RopeLayout::interleaved}});
+    keys.usual(config, {.attention = GroupedAttentionConfig{.bias = AttentionBias::qkv}});
     keys.rope_fraction(config);
     keys.rope(config);
     keys.write("attention_bias", true);
     keys.write("pad_token_id", Json());
-    keys.write("first_k_dense_replace", config.layers);
 }
 
 // GLM-4 has gate and up in one tensor.
@@ -250,8 +245,7 @@ std::vector<HubPlace> glm_places(const std::string& parameter, const Shape& shap
                                  const DecoderConfig& config) {
     std::vector<HubPlace> places = usual_hub_places(parameter, shape, config);
     const size_t at = places.front().name.find("gate_proj"), up = places.front().name.find("up_proj");
-    if (config.rope.layout == RopeLayout::half_split || (at == std::string::npos && up == std::string::npos))
-        return places;
+    if (at == std::string::npos && up == std::string::npos) return places;
     places.front().name.replace(std::min(at, up), std::string::npos, "gate_up_proj.weight");
     places.front().shape = {2 * shape.rows(), shape.cols()};
     if (up != std::string::npos) places.front().offset = shape.count();
@@ -261,6 +255,11 @@ std::vector<HubPlace> glm_places(const std::string& parameter, const Shape& shap
 DecoderConfig glm(RopeLayout layout, double rope_fraction) {
     DecoderConfig model = small_model("llama3", "debugmodel", 48, 2, 12);
     model.family = "glm";
+    if (layout == RopeLayout::half_split) {
+        model.family = "glm4_moe";
+        model.moe = find_flavor(find_family("glm4_moe"), "debugmodel").moe;
+        model.moe_layers.first = model.layers;
+    }
     model.feed_forward.hidden = 72;
     model.ffn_rule.reset();
     model.grouped().bias = AttentionBias::qkv;
@@ -274,8 +273,8 @@ void register_glm() {
     static const bool once = [] {
         register_family({.name = "glm",
                          .flavors = {glm(RopeLayout::interleaved, 0.5)},
-                         .architectures = {glm4, glm45},
-                         .model_types = {"glm", "glm4_moe"},
+                         .architectures = {"GlmForCausalLM"},
+                         .model_types = {"glm"},
                          .hub_keys = glm_keys,
                          .hub_places = glm_places,
                          .hub_ignores = usually_ignored_in_hub,

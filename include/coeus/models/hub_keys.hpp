@@ -131,7 +131,7 @@ public:
     /// The widths of latent attention, by the keys of DeepSeek. Its "head_dim" is another width.
     void latent_attention(LatentAttentionConfig& attention);
 
-    /// A list of layers with an entry for each. Absent: the choice remains.
+    /// A list of layers with an entry for each. Absent, or of the same layers: the choice remains.
     void layers(const HubLayers& list, const DecoderConfig& config, LayerChoice& choice);
     /// "sliding_window" and the layers that have it, by "layer_types" if there are any, else by
     /// "max_window_layers", or as the choice was. A window of 0 before: without the key there is none.

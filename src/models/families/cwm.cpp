@@ -50,7 +50,7 @@ namespace coeus {
 ModelFamily cwm_family() {
     using namespace cwm;
     return {.name = "cwm",
-            .flavors = {flavor("debugmodel", 256, 4, 16, 8, 768, 64, 2048),
+            .flavors = {flavor("debugmodel", 256, 8, 16, 8, 768, 64, 2048),
                         flavor("32B", 6144, 64, 48, 8, 21504, 8192, 128256)},
             .architectures = {"CwmForCausalLM"},
             .model_types = {"cwm"},

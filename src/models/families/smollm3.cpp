@@ -50,7 +50,7 @@ namespace coeus {
 ModelFamily smollm3_family() {
     using namespace smollm3;
     return {.name = "smollm3",
-            .flavors = {flavor("debugmodel", 256, 4, 768, 2048), flavor("3B", 2048, 36, 11008, 128256)},
+            .flavors = {flavor("debugmodel", 256, 8, 768, 2048), flavor("3B", 2048, 36, 11008, 128256)},
             .architectures = {"SmolLM3ForCausalLM"},
             .model_types = {"smollm3"},
             .hub_keys = hub_keys,

@@ -2,6 +2,7 @@
 // config.json of Hugging Face folders: values, missing keys, refusals, and writing it again.
 #include "coeus/models/hub_model.hpp"
 
+#include "coeus/base/text.hpp"
 #include "coeus/file/hub_json.hpp"
 #include "coeus/hub/hub.hpp"
 #include "coeus/models/config_fields.hpp"
@@ -428,12 +429,17 @@ TEST_CASE("config.json: unsupported models and errors are reported in words") {
     write_file(tokenizer / "tokenizer.json", "{}");
     CHECK_THAT(message_of(tokenizer.path()), Contains(" has a tokenizer and no model"));
     CHECK_FALSE(is_hub_folder(folder.path()));
-    CHECK_THAT(
-        message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),
-        Contains("architecture GemmaForCausalLM is not implemented yet; implemented: DeepseekV3ForCausalLM, "
-                 "DeepseekV2ForCausalLM, GptOssForCausalLM, LlamaForCausalLM, Llama4ForCausalLM, "
-                 "Llama4ForConditionalGeneration, "
-                 "MistralForCausalLM"));
+    CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["GemmaForCausalLM"])")),
+               Contains("architecture GemmaForCausalLM is not implemented yet; implemented: " +
+                        join(hub_architectures(), ", ")));
+    for (const auto& [architecture, needs] :
+         {std::pair("Gemma2ForCausalLM", "caps of the scores of attention and of logits"),
+          std::pair("Qwen3NextForCausalLM", "the gated delta rule"),
+          std::pair("MambaForCausalLM", "state-space layers")})
+        CHECK_THAT(
+            message_of(config_folder(folder, fmt::format(R"("architectures": ["{}"])", architecture))),
+            Contains(fmt::format("architecture {} is not implemented yet, because it needs {}; implemented: ",
+                                 architecture, needs)));
     CHECK(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": [])")),
                Contains("neither architectures nor model_type says which model this is"));
@@ -562,8 +568,9 @@ TEST_CASE("config.json: a model with fewer layers than the flavour is written if
     for (const ModelFamily& family : model_families())
         for (const DecoderConfig& flavor : family.flavors) {
             if (!family.hub_keys || !is_written(flavor)) continue;
-            // config.json of Llama 4 does not say what chunks and experts would be if no layer has them
-            for (int64_t layers = family.name == "llama4" ? 2 : 1;
+            // config.json does not say what chunks, experts (Llama 4) and windows (CWM) would be if no layer
+            // has them
+            for (int64_t layers = family.name == "llama4" || family.name == "cwm" ? 2 : 1;
                  layers < std::min<int64_t>(flavor.layers, 7); ++layers) {
                 DecoderConfig shorter = flavor;
                 shorter.layers = layers;

@@ -164,7 +164,6 @@ TEST_CASE("DeepSeek V3: parameters, active parameters and FLOPs per token of eve
         {"236B", 235741434880, 21375800320, 4096, 185507051520},
         {"671B", 671026404352, 37552282624, 4096, 281158232064},
     };
-    CHECK(find_family("deepseek_v3").flavors.size() == std::size(table));
     for (const Counts& expected : table) check_counts("deepseek_v3", expected);
     const Decoder decoder(flavor("deepseek_v3", "debugmodel"), {}, 8);
     CHECK(decoder.parameters().count() == 33014016 + 5 * 8);  // with the balancing biases
