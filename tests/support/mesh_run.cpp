@@ -33,7 +33,7 @@ std::string MeshCase::name() const {
         const GroupedAttentionConfig& a = model.grouped();
         if (a.qk_norm != QkNorm::none) text += ", norms of heads";
         if (a.rope_fraction < 1) text += ", RoPE of a part";
-        if (a.bias != AttentionBias::none) text += ", biases, sinks, windows";
+        if (a.bias != AttentionBias::none) text += a.sinks ? ", biases, sinks, windows" : ", biases";
         if (a.chunk > 0) text += ", chunks";
     }
     if (model.moe.experts > 0)

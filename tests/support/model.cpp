@@ -240,6 +240,7 @@ void set_attention(DecoderConfig& model, int kind) {
             return;
         case 5:
             a.qk_norm = QkNorm::after_rope;
+            a.bias = AttentionBias::out;
             a.chunk = 3;
             a.temperature = {.scale = 0.5, .floor = 2};
             model.without_rope = {.period = 2, .first = 1};

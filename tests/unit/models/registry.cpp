@@ -361,7 +361,8 @@ std::set<std::string> parameter_names(const Decoder& decoder) {
 TEST_CASE(
     "a model with norms of heads, biases and sinks has as many parameters as its configuration computes") {
     for (const QkNorm qk_norm : {QkNorm::none, QkNorm::before_rope})
-        for (const AttentionBias bias : {AttentionBias::none, AttentionBias::qkv, AttentionBias::all})
+        for (const AttentionBias bias :
+             {AttentionBias::none, AttentionBias::qkv, AttentionBias::all, AttentionBias::out})
             for (const bool sinks : {false, true}) {
                 CAPTURE(int(qk_norm), int(bias), sinks);
                 DecoderConfig m = flavor("qwen3", "debugmodel");
@@ -374,8 +375,10 @@ TEST_CASE(
                 const std::set<std::string> names = parameter_names(decoder);
                 CHECK(names.contains("layers.7.attention.q_norm.weight") == (qk_norm != QkNorm::none));
                 CHECK(names.contains("layers.7.attention.k_norm.weight") == (qk_norm != QkNorm::none));
-                CHECK(names.contains("layers.7.attention.wv.bias") == (bias != AttentionBias::none));
-                CHECK(names.contains("layers.7.attention.wo.bias") == (bias == AttentionBias::all));
+                CHECK(names.contains("layers.7.attention.wv.bias") ==
+                      (bias == AttentionBias::qkv || bias == AttentionBias::all));
+                CHECK(names.contains("layers.7.attention.wo.bias") ==
+                      (bias == AttentionBias::out || bias == AttentionBias::all));
                 CHECK(names.contains("layers.7.attention.sinks") == sinks);
             }
 }
