@@ -50,7 +50,7 @@ const std::vector<Group> all_groups = {
      {"rms_norm", "rms_norm_backward", "layer_norm", "layer_norm_backward", "head_norm", "head_norm_backward",
       "row_products", "divided_norm", "divided_norm_backward"}},
     {"rope", {"rope"}},
-    {"swiglu", {"swiglu", "swiglu_backward"}},
+    {"swiglu", {"swiglu", "swiglu_backward", "geglu", "geglu_backward"}},
     {"loss", {"log_sum_exp", "cross_entropy", "embedding", "embedding_backward"}},
     {"quantize", {"largest_magnitudes", "quantize", "quantize_transposed", "dequantize", "scaled_gemm"}},
     {"updates", {"adam", "sum_of_squares"}},
@@ -227,6 +227,9 @@ private:
         measure("swiglu", of, [&](const Kernels& k, Exec& e) { k.swiglu(e, y, gate_up); });
         measure("swiglu_backward", of,
                 [&](const Kernels& k, Exec& e) { k.swiglu_backward(e, gradient, y, gate_up); });
+        measure("geglu", of, [&](const Kernels& k, Exec& e) { k.geglu(e, y, gate_up); });
+        measure("geglu_backward", of,
+                [&](const Kernels& k, Exec& e) { k.geglu_backward(e, gradient, y, gate_up); });
     }
 
     void loss(const Llama& l) {

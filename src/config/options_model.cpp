@@ -105,6 +105,22 @@ std::vector<Option> model_options() {
         override_of(COEUS_FIELD(model.norm_eps), "Epsilon of the normalisation", positive),
         works(COEUS_FIELD(model.tied_embeddings), to_run, "Embedding and head share their weights")
             .defaults_to(as_flavor),
+        override_of(COEUS_FIELD(model.embedding_scale), "Factor of the rows of the embedding", positive),
+        override_of(COEUS_FIELD(model.residual_scale),
+                    "Factor of the results of attention and feed-forward layer, before they are added to "
+                    "the residual stream",
+                    positive),
+        override_of(COEUS_FIELD(model.attention_scale),
+                    "Factor of the scores of attention. 0: `model.head_dim`^-1/2", not_negative),
+        override_of(COEUS_FIELD(model.logits_scale), "Factor of the logits", positive),
+        works(COEUS_FIELD(model.ffn_activation), to_run,
+              "Function of the gate in feed-forward layers: SiLU (SwiGLU), or GELU in its form with tanh "
+              "(GEGLU). Experts keep that of the flavour")
+            .one_of({"silu", "gelu_tanh"})
+            .defaults_to(as_flavor),
+        works(COEUS_FIELD(model.parallel_block), to_run,
+              "Attention and feed-forward layer take the output of one norm, side by side")
+            .defaults_to(as_flavor),
         override_of(COEUS_FIELD(model.max_seq_len), "Length of the longest sequence that the model supports",
                     at_least_1),
         override_of(COEUS_FIELD(model.n_dense_layers),

@@ -160,6 +160,28 @@ COEUS_HD Acc<T> sigmoid(Acc<T> x) {
     return Acc<T>(1) / below;
 }
 
+/// The exponent q of an activation g sigmoid(q(g)) (Activation), and q'(g). The derivative of the activation
+/// is s (1 + g q'(g) (1 - s)) with s = sigmoid(q(g)). Both of GELU are exact up to |g| = 20; the sigmoid of
+/// larger ones is 0 or 1, and with their squares derivatives would overflow.
+template <class A>
+COEUS_HD A square_for_gelu(A g) {
+    const A square = g * g;
+    return square > A(400) ? A(400) : square;  // this order keeps NaN
+}
+inline constexpr double gelu_factor = 1.5957691216057307117597842397375;  // 2 sqrt(2/pi)
+template <Activation activation, class A>
+COEUS_HD A exponent_of(A g) {
+    if constexpr (activation == Activation::gelu_tanh)
+        return g * (A(gelu_factor) + A(gelu_factor * 0.044715) * square_for_gelu(g));
+    return g;
+}
+template <Activation activation, class A>
+COEUS_HD A slope_of_exponent(A g) {
+    if constexpr (activation == Activation::gelu_tanh)
+        return A(gelu_factor) + A(3 * gelu_factor * 0.044715) * square_for_gelu(g);
+    return A(1);
+}
+
 /// Rotates (a, b) by the angle with this cosine and sine.
 template <class A>
 COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {

@@ -161,6 +161,12 @@ inline Cost swiglu(Tensor y, Tensor gate_up) {
 inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
     return {12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
 }
+inline Cost geglu(Tensor y, Tensor gate_up) {
+    return {10 * double(y.count()), bytes(y, gate_up) + rounded_bytes(y)};
+}
+inline Cost geglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    return {20 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
+}
 inline Cost route(Tensor experts, Tensor weights, Tensor, Tensor logits, Tensor, const RouteOptions&) {
     return {4 * double(logits.count()), bytes(experts, weights, logits)};
 }
@@ -215,12 +221,12 @@ inline Cost add_group_bias_backward(Tensor dbias, Tensor, Tensor dy, Tensor bias
     return {4 * elements, elements * size_of(dy.dtype) + bytes(bias) + 2 * bytes(dbias)};
 }
 inline Cost gate(Tensor y, Tensor gate_up, Tensor, const Groups& groups, const Gate&) {
-    const double elements = double(groups.assignments * y.cols());
+    const double elements = double((groups ? groups.assignments : y.rows()) * y.cols());
     return {7 * elements, 3 * elements * size_of(gate_up.dtype)};
 }
 inline Cost gate_backward(Tensor, Tensor, Tensor, Tensor dy, Tensor gate_up, Tensor, const Groups& groups,
                           const Gate&) {
-    const double elements = double(groups.assignments * dy.cols());
+    const double elements = double((groups ? groups.assignments : dy.rows()) * dy.cols());
     return {16 * elements, 6 * elements * size_of(gate_up.dtype)};
 }
 inline Cost count_by_sequence(Tensor counts, Tensor experts, const SequenceRows&) {
@@ -239,7 +245,7 @@ inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor label
 inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
     return {3 * double(parts.count()), bytes(lse, parts)};
 }
-inline Cost largest_of_rows(Tensor largest, Tensor logits) {
+inline Cost largest_of_rows(Tensor largest, Tensor logits, double) {
     return {double(logits.count()), bytes(largest, logits)};
 }
 inline Cost cross_entropy(Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,

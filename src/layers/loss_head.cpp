@@ -117,10 +117,10 @@ void LossHead::losses_of(Ctx& c, Tensor losses, Tensor at_label, Tensor dlogits,
     const Scope temps(c.temp);
     const Tensor parts = c.temp.alloc(losses.dtype, {c.tp.size(), n}), lse = c.temp.alloc(losses.dtype, {n}),
                  z_losses = z > 0 ? c.temp.alloc(losses.dtype, {n}) : Tensor();
-    c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front());
+    c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front(), scale_);
     c.k.add_log_sum_exp(c.exec, lse, parts);
     c.k.cross_entropy(c.exec, losses, z_losses, dlogits, logits, labels, lse, at_label,
-                      vocabulary_part(*output_), weight_, z, c.scalars);
+                      vocabulary_part(*output_, scale_), weight_, z, c.scalars);
     if (z_losses) c.k.sum(c.exec, &c.scalars.losses[z_.part], z_losses);
 }
 
@@ -171,7 +171,7 @@ void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
         if (!scored) return;
         c.k.cast(c.exec, chunk.of(scored.losses), losses);
         c.k.cast(c.exec, chunk.of(scored.label_logits), at_label);
-        c.k.largest_of_rows(c.exec, chunk.of(scored.largest_logits), logits);
+        c.k.largest_of_rows(c.exec, chunk.of(scored.largest_logits), logits, scale_);
     });
     if (!scored || c.tp.size() == 1) return;
     const ObservedExchange noted(c.exec, Exchange::largest_logits, scored.largest_logits);
@@ -182,6 +182,11 @@ void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     const Scope temps(c.temp);
     multiply(c, logits, as_operand(c, x, projection_.forms().x, rows_of(c)),
              transposed(projection_.for_forward(c)));
+    if (scale_ == 1) return;
+    for (int64_t i = 0; i < logits.rows(); ++i) {
+        const Tensor row = logits.slice_rows(i, 1);
+        c.k.scaled_sum(c.exec, row, scale_, row, 0, row);
+    }
 }
 
 }  // namespace coeus

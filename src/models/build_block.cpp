@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/build_block.hpp"
 
+#include "coeus/layers/parallel_block.hpp"
 #include "coeus/layers/recompute_block.hpp"
 #include "coeus/models/registry.hpp"
 
@@ -66,6 +67,29 @@ std::unique_ptr<Block> usual_block(const Declare& declare, const PositionTables&
     return std::make_unique<ResidualBlock>(std::move(parts));
 }
 
+// The form of the output of one norm for both sublayers.
+Output form_for_both(const Declare& declare, const LayerConfig& layer, Output output) {
+    if (output.place == Output::recomputed) output.place = Output::kept;  // see ParallelBlock
+    if (!layer.is_dense()) return input_form(declare, layer.moe(), output);
+    std::vector<Param> weights =
+        std::visit([&](const auto& attention) { return first_weights(declare, attention); }, layer.attention);
+    for (Param& weight : first_weights(declare, layer.dense())) weights.push_back(std::move(weight));
+    return output_for(declare, weights, output);
+}
+
+std::unique_ptr<Block> parallel_block(const Declare& declare, const PositionTables& tables, Output output) {
+    const LayerConfig layer = declare.model().layer(declare.layer());
+    const Output form = form_for_both(declare, layer, output);
+    std::unique_ptr<Norm> norm = declare.norm("attention_norm", form);
+    const LinearInput input(form, *norm);
+    std::vector<std::unique_ptr<Sublayer>> sublayers;
+    sublayers.push_back(build_attention(declare, layer.attention, tables, input));
+    std::visit(
+        [&](const auto& feed_forward) { sublayers.push_back(build(declare, feed_forward, input, output)); },
+        layer.feed_forward);
+    return std::make_unique<ParallelBlock>(std::move(norm), std::move(sublayers));
+}
+
 }  // namespace
 
 Output norm_output(Recompute recompute) {
@@ -75,7 +99,8 @@ Output norm_output(Recompute recompute) {
 std::unique_ptr<Block> build_layer(const Declare& declare, const PositionTables& tables,
                                    Recompute recompute) {
     const auto own = find_family(declare.model().family).own_block;
-    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, tables, norm_output(recompute));
+    const auto common = declare.model().parallel_block ? parallel_block : usual_block;
+    std::unique_ptr<Block> block = (own ? own : common)(declare, tables, norm_output(recompute));
     if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
     return block;
 }

@@ -71,11 +71,11 @@ const Storage& Declare::norm_weight(const std::string& name) const {
 
 std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) const {
     if (model_.norm_type == NormType::np_layer_norm)
-        return std::make_unique<LayerNorm>(nullptr, model_.norm_eps, output);
+        return std::make_unique<LayerNorm>(nullptr, model_.hidden_eps(), output);
     const Storage& stored = norm_weight(name);
     if (model_.norm_type == NormType::layer_norm)
-        return std::make_unique<LayerNorm>(&stored, model_.norm_eps, output);
-    return std::make_unique<RmsNorm>(stored, norm_form(), output);
+        return std::make_unique<LayerNorm>(&stored, model_.hidden_eps(), output);
+    return std::make_unique<RmsNorm>(stored, NormForm{model_.hidden_eps(), norm_form().offset}, output);
 }
 
 std::unique_ptr<ResidualNorm> Declare::residual_norm(const std::string& name, Output output) const {

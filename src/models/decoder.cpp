@@ -40,6 +40,11 @@ Shape table_shape(const DecoderConfig& config) {
     return {config.vocab, config.dim};
 }
 
+// See DecoderConfig::residual_scale.
+std::unique_ptr<Embedding> embedding_of(const DecoderConfig& config, const Storage& table, int64_t depth) {
+    return std::make_unique<Embedding>(table, depth, config.embedding_scale / config.residual_scale);
+}
+
 // How often a micro-batch's backward uses the matrix that makes logits: for the next token, and for each
 // token further ahead.
 int uses_of_output(const DecoderConfig& config) {
@@ -130,7 +135,7 @@ const Storage& Decoder::add_embedding(bool embeds, bool heads) {
                          .kind = Segment::Kind::block,
                          .unit = unit,
                          .storages = {&table},
-                         .block = use.at_start ? std::make_unique<Embedding>(table) : nullptr});
+                         .block = use.at_start ? embedding_of(config_, table, 0) : nullptr});
     return table;
 }
 
@@ -165,8 +170,8 @@ void Decoder::add_head(bool here, HeadParts parts) {
                          .unit = parts.output->unit(),
                          .storages = std::move(parts.declared)});
     if (here)
-        segments_.back().objective =
-            std::make_unique<DecoderHead>(std::move(parts.norm), *parts.output, config_.z_loss_weight);
+        segments_.back().objective = std::make_unique<DecoderHead>(
+            std::move(parts.norm), *parts.output, config_.z_loss_weight, config_.logits_scale);
 }
 
 void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Storage& output,
@@ -177,7 +182,7 @@ void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Stor
     segments_.push_back({.name = fmt::format("mtp_embeddings.{}", depth),
                          .kind = Segment::Kind::block,
                          .unit = table.unit(),
-                         .block = here ? std::make_unique<Embedding>(table, int(depth) + 1) : nullptr});
+                         .block = here ? embedding_of(config_, table, depth + 1) : nullptr});
     mtp_layers_.push_back(segments_.size());
     segments_.push_back({.name = fmt::format("mtp_layers.{}", depth),
                          .unit = unit,
@@ -187,7 +192,9 @@ void Decoder::add_mtp(int64_t depth, bool here, const Storage& table, const Stor
                          .kind = Segment::Kind::objective,
                          .unit = output.unit()});
     const double weight = config_.mtp.scale / double(config_.mtp.layers);
-    if (here) segments_.back().objective = std::make_unique<MtpHead>(output, depth + 1, weight);
+    if (here)
+        segments_.back().objective =
+            std::make_unique<MtpHead>(output, depth + 1, weight, config_.logits_scale);
 }
 
 // Units that are used one after the other in the forward, and those of layers in the backward. Units with

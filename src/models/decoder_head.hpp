@@ -13,9 +13,10 @@ namespace coeus {
 class DecoderHead : public Objective {
 public:
     /// `norm`: its output may be in temp, since no backward pass needs it. `output`: see LossHead.
-    /// `z_weight`: that of the z-loss, which is also added to its part of scalars.losses.
-    DecoderHead(std::unique_ptr<Norm> norm, const Storage& output, double z_weight)
-        : norm_(std::move(norm)), loss_(output, 1, {}, {z_weight, decoder_loss::z}) {}
+    /// `z_weight`: that of the z-loss, which is also added to its part of scalars.losses. `scale`: of the
+    /// logits.
+    DecoderHead(std::unique_ptr<Norm> norm, const Storage& output, double z_weight, double scale = 1)
+        : norm_(std::move(norm)), loss_(output, scale, 1, {}, {z_weight, decoder_loss::z}) {}
 
     /// `in`: x [T/P, D]. The labels are those of the batch.
     void forward(Ctx& c, Flow in) const override;
@@ -31,10 +32,10 @@ private:
 
 class MtpHead : public Objective {
 public:
-    /// The labels are `depth` places further ahead than those of the batch. `output`, `weight`: see LossHead.
-    /// The loss is also added to its part of scalars.losses.
-    MtpHead(const Storage& output, int64_t depth, double weight)
-        : loss_(output, weight, decoder_loss::mtp), depth_(depth) {}
+    /// The labels are `depth` places further ahead than those of the batch. `output`, `weight`, `scale`: see
+    /// LossHead. The loss is also added to its part of scalars.losses.
+    MtpHead(const Storage& output, int64_t depth, double weight, double scale)
+        : loss_(output, scale, weight, decoder_loss::mtp), depth_(depth) {}
 
     /// `in`: x [T/P, D].
     void forward(Ctx& c, Flow in) const override {

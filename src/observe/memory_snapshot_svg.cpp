@@ -20,11 +20,12 @@ struct CallKind {
     const char *name, *class_name, *color;
 };
 // Kinds are found by the beginning of a tensor's name. The colours are distinct also for the colour-blind.
-constexpr std::array<CallKind, 7> call_kinds = {{{"gemm", "g", "#2f5da8"},
+constexpr std::array<CallKind, 8> call_kinds = {{{"gemm", "g", "#2f5da8"},
                                                  {"rms_norm", "n", "#2e8b57"},
                                                  {"layer_norm", "n", "#2e8b57"},
                                                  {"attention", "a", "#e29614"},
                                                  {"swiglu", "s", "#8e5bb5"},
+                                                 {"geglu", "s", "#8e5bb5"},
                                                  {"scratch", "w", "#8c959f"},
                                                  {"", "o", "#17a2b8"}}};
 

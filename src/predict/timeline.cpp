@@ -48,6 +48,8 @@ const std::map<std::string, const char*>& classes_of_kernels() {
         {"scale_rows", rope},
         {"swiglu", swiglu},
         {"swiglu_backward", swiglu},
+        {"geglu", swiglu},
+        {"geglu_backward", swiglu},
         {"gate", swiglu},
         {"gate_backward", swiglu},
         {"route", experts},

@@ -110,7 +110,7 @@ TEST_CASE("GPU kernels round what they write as the separate kernel does") {
     // the longest row, and one that is longer
     const int64_t most = cuda_kernels().most_row_bytes;
     const auto run = [&](int64_t width, Dtype type) {
-        const RoundedCase c = rounded_case(swiglu_case(2, width), false);
+        const RoundedCase c = rounded_case(glu_case(Activation::silu, 2, width), false);
         return same_bits(run_case_on(the_gpu(), c.fused, type, type),
                          run_case_on(the_gpu(), c.separate, type, type));
     };

@@ -111,27 +111,34 @@ KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& s, bool inv
     return c;
 }
 
-KernelCase swiglu_case(int64_t rows, int64_t width) {
-    return {"swiglu " + shape_name({rows, width}),
-            {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
-            [](const Kernels& k, Exec& e, const Operands& o) { k.swiglu(e, o[0], o[1]); }};
+KernelCase glu_case(Activation activation, int64_t rows, int64_t width) {
+    const bool silu = activation == Activation::silu;
+    return {
+        (silu ? "swiglu " : "geglu ") + shape_name({rows, width}),
+        {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
+        [=](const Kernels& k, Exec& e, const Operands& o) { (silu ? k.swiglu : k.geglu)(e, o[0], o[1]); }};
 }
 
-KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
-    return {"swiglu_backward " + shape_name({rows, width}) + (in_place ? " in place" : ""),
+KernelCase glu_backward_case(Activation activation, int64_t rows, int64_t width, bool in_place) {
+    const bool silu = activation == Activation::silu;
+    return {(silu ? "swiglu_backward " : "geglu_backward ") + shape_name({rows, width}) +
+                (in_place ? " in place" : ""),
             {{"dgate_up", in_place ? update : output, compute, {rows, 2 * width}, 0, 3},
              {"dy", input, compute, {rows, width}},
              {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
             [=](const Kernels& k, Exec& e, const Operands& o) {
-                k.swiglu_backward(e, o[0], o[1], in_place ? o[0] : o[2]);
+                (silu ? k.swiglu_backward : k.geglu_backward)(e, o[0], o[1], in_place ? o[0] : o[2]);
             }};
 }
 
 namespace {
 
 // The whole vocabulary, or the middle one of three parts.
-VocabularyPart part_of(int64_t vocabulary, bool divided) {
-    return divided ? VocabularyPart{vocabulary, 3 * vocabulary} : VocabularyPart{0, vocabulary};
+VocabularyPart part_of(int64_t vocabulary, bool divided, double scale) {
+    return divided ? VocabularyPart{vocabulary, 3 * vocabulary, scale} : VocabularyPart{0, vocabulary, scale};
+}
+std::string scaled_name(double scale) {
+    return scale == 1 ? "" : fmt::format(", times {}", scale);
 }
 const char* divided_name(bool divided) {
     return divided ? ", one part of 3" : "";
@@ -139,18 +146,21 @@ const char* divided_name(bool divided) {
 
 }  // namespace
 
-KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided) {
-    const VocabularyPart part = part_of(vocabulary, divided);
-    return {fmt::format("embedding {}x{} of {}{}", tokens, width, vocabulary, divided_name(divided)),
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided, double scale) {
+    const VocabularyPart part = part_of(vocabulary, divided, scale);
+    return {fmt::format("embedding {}x{} of {}{}{}", tokens, width, vocabulary, divided_name(divided),
+                        scaled_name(scale)),
             {{"y", output, compute, {tokens, width}},
              {"tokens", input, index_kind, {tokens}, double(part.total)},
              {"table", input, compute, {vocabulary, width}}},
             [=](const Kernels& k, Exec& e, const Operands& o) { k.embedding(e, o[0], o[1], o[2], part); }};
 }
 
-KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided) {
-    const VocabularyPart part = part_of(vocabulary, divided);
-    return {fmt::format("embedding_backward {}x{} of {}{}", tokens, width, vocabulary, divided_name(divided)),
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided,
+                                   double scale) {
+    const VocabularyPart part = part_of(vocabulary, divided, scale);
+    return {fmt::format("embedding_backward {}x{} of {}{}{}", tokens, width, vocabulary,
+                        divided_name(divided), scaled_name(scale)),
             {{"dtable", update, acc, {vocabulary, width}},
              {"dy", input, compute, {tokens, width}},
              {"tokens", input, index_kind, {tokens}, double(part.total)}},
@@ -159,10 +169,10 @@ KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabu
             }};
 }
 
-KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided) {
-    const VocabularyPart part = part_of(vocabulary, divided);
+KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided, double scale) {
+    const VocabularyPart part = part_of(vocabulary, divided, scale);
     KernelCase c;
-    c.name = "log_sum_exp " + shape_name({rows, vocabulary}) + divided_name(divided);
+    c.name = "log_sum_exp " + shape_name({rows, vocabulary}) + divided_name(divided) + scaled_name(scale);
     c.arguments = {{"lse", output, acc, {rows}},
                    {"at_label", output, acc, {rows}},
                    {"logits", input, compute, {rows, vocabulary}, 0, 3},
@@ -182,12 +192,12 @@ KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows) {
 }
 
 // The results lie in every other place, as those of a chunk of every other token.
-KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary) {
+KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary, double scale) {
     KernelCase c;
-    c.name = "largest_of_rows " + shape_name({rows, vocabulary});
+    c.name = "largest_of_rows " + shape_name({rows, vocabulary}) + scaled_name(scale);
     c.arguments = {{"largest", update, acc, {rows, 2}}, {"logits", input, compute, {rows, vocabulary}, 0, 3}};
-    c.call = [](const Kernels& k, Exec& e, const Operands& o) {
-        k.largest_of_rows(e, o[0].slice_cols(1, 1), o[1]);
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.largest_of_rows(e, o[0].slice_cols(1, 1), o[1], scale);
     };
     return c;
 }
@@ -201,15 +211,15 @@ KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols) {
 }
 
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided,
-                              bool z) {
-    const VocabularyPart part = part_of(vocabulary, divided);
+                              bool z, double scale) {
+    const VocabularyPart part = part_of(vocabulary, divided, scale);
     KernelCase c;
     const int64_t step = divided ? 2 : 1;  // between labels
     c.name = "cross_entropy " + shape_name({rows, vocabulary}) +
              (in_place   ? " in place"
               : gradient ? ""
                          : " without gradient") +
-             divided_name(divided) + (z ? " z-loss" : "");
+             divided_name(divided) + (z ? " z-loss" : "") + scaled_name(scale);
     c.arguments = {{"losses", output, acc, {rows}},
                    {"logits", in_place ? update : input, compute, {rows, vocabulary}, 0, 3},
                    {"labels", input, index_kind, {rows, step}, double(part.total)},
@@ -325,9 +335,11 @@ std::vector<KernelCase> test_cases() {
             list.push_back(layer_norm_backward_case(rows, width, true, plus));
             list.push_back(layer_norm_backward_case(rows, width, false, plus));
         }
-        list.push_back(swiglu_case(rows, width));
-        list.push_back(swiglu_backward_case(rows, width, false));
-        list.push_back(swiglu_backward_case(rows, width, true));
+        for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+            list.push_back(glu_case(activation, rows, width));
+            list.push_back(glu_backward_case(activation, rows, width, false));
+            list.push_back(glu_backward_case(activation, rows, width, true));
+        }
         list.push_back(embedding_case(rows, width, 11));
         list.push_back(embedding_backward_case(rows, width, 11));
         list.push_back(cross_entropy_case(rows, width, true, false));
@@ -338,11 +350,16 @@ std::vector<KernelCase> test_cases() {
         list.push_back(cross_entropy_case(rows, width, true, true, true, true));
         list.push_back(log_sum_exp_case(rows, width));
         list.push_back(log_sum_exp_case(rows, width, true));
+        list.push_back(cross_entropy_case(rows, width, true, true, true, true, 0.4));
+        list.push_back(log_sum_exp_case(rows, width, true, 1.7));
         list.push_back(add_log_sum_exp_case(3, rows));
         list.push_back(largest_of_rows_case(rows, width));
+        list.push_back(largest_of_rows_case(rows, width, 0.4));
         list.push_back(sum_parts_case(3, rows, width));
         list.push_back(embedding_case(rows, width, 11, true));
         list.push_back(embedding_backward_case(rows, width, 11, true));
+        list.push_back(embedding_case(rows, width, 11, true, 2.6));
+        list.push_back(embedding_backward_case(rows, width, 11, true, 2.6));
         list.push_back(pair_case("cast", output, compute, acc, {rows, width}, 0, &Kernels::cast));
         list.push_back(pair_case("cast", output, acc, compute, {rows, width}, 3, &Kernels::cast));
         list.push_back(pair_case("add", update, acc, compute, {rows, width}, 0, &Kernels::add));
@@ -430,6 +447,7 @@ std::vector<KernelCase> test_cases() {
     }
     for (KernelCase& c : draw_cases()) list.push_back(std::move(c));
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
+    for (KernelCase& c : gate_cases()) list.push_back(std::move(c));
     for (KernelCase& c : quantization_cases()) list.push_back(std::move(c));
     for (const bool sigmoid : {false, true}) {
         list.push_back(balance_sequences_case(1, 1, 1, {}, sigmoid));
@@ -489,8 +507,10 @@ std::vector<KernelCase> step_cases(const StepShape& s) {
     list.push_back(row_products_case(tokens, width, false, true));
     list.push_back(divided_norm_case(tokens, width, false, 0));
     list.push_back(divided_norm_backward_case(tokens, width, Place::of_input, 0));
-    list.push_back(swiglu_case(tokens, s.feed_forward));
-    list.push_back(swiglu_backward_case(tokens, s.feed_forward, true));
+    for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+        list.push_back(glu_case(activation, tokens, s.feed_forward));
+        list.push_back(glu_backward_case(activation, tokens, s.feed_forward, true));
+    }
     list.push_back(embedding_case(tokens, width, s.vocabulary));
     list.push_back(embedding_backward_case(tokens, width, s.vocabulary));
     list.push_back(cross_entropy_case(std::min<int64_t>(tokens, 1024), s.vocabulary, true, true));

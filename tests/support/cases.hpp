@@ -83,6 +83,8 @@ KernelCase attention_sink_case(int64_t tokens, int64_t heads, int64_t head_dim, 
 std::vector<KernelCase> attention_cases();
 /// The kernels of mixtures of experts.
 std::vector<KernelCase> expert_cases();
+/// The activation of all rows, each with a scale.
+std::vector<KernelCase> gate_cases();
 /// Initial values of one kind. `padding`: elements before the first one.
 KernelCase draw_case(const std::string& kind, const Init& init, int64_t count, const ElementPlace& place,
                      int64_t padding = 0);
@@ -167,18 +169,21 @@ KernelCase divided_norm_case(int64_t rows, int64_t width, bool in_place, double 
 KernelCase divided_norm_backward_case(int64_t rows, int64_t width, Place place, double offset);
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
-KernelCase swiglu_case(int64_t rows, int64_t width);
-KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
-/// `divided`: the table is one of three parts of a vocabulary.
-KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
-KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
-KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false);
+/// SwiGLU, or GEGLU with GELU.
+KernelCase glu_case(Activation activation, int64_t rows, int64_t width);
+KernelCase glu_backward_case(Activation activation, int64_t rows, int64_t width, bool in_place);
+/// `divided`: the table is one of three parts of a vocabulary. Here and below, `scale` is that of the part.
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false,
+                          double scale = 1);
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false,
+                                   double scale = 1);
+KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false, double scale = 1);
 KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
-KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary);
+KernelCase largest_of_rows_case(int64_t rows, int64_t vocabulary, double scale = 1);
 KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
 /// As the loss head calls it: after log_sum_exp.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
-                              bool divided = false, bool z = false);
+                              bool divided = false, bool z = false, double scale = 1);
 /// `narrow`: the gradient is in the tested type.
 KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy, bool narrow = false);
 

@@ -457,10 +457,12 @@ void add_cases(std::vector<KernelCase>& list, const Assignments& s, int64_t widt
                                                                   o[g + 2], o[g + 3],
                                                                   scaled ? o[g + 4] : Tensor(), groups);
                                     }));
-        for (const Gate& gate : {Gate{}, Gate{.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true},
-                                 Gate{.limit = 0.9, .scales_input = true}}) {
-            const std::string kind =
-                with + (gate.interleaved ? " clamped" : "") + (gate.scales_input ? " at the input" : "");
+        for (const Gate& gate :
+             {Gate{}, Gate{.limit = 0.9, .alpha = 1.702, .shift = 1, .interleaved = true},
+              Gate{.limit = 0.9, .scales_input = true}, Gate{.activation = Activation::gelu_tanh}}) {
+            const std::string kind = with + (gate.interleaved ? " clamped" : "") +
+                                     (gate.scales_input ? " at the input" : "") +
+                                     (gate.activation == Activation::gelu_tanh ? " gelu" : "");
             list.push_back(
                 grouped_case("gate" + kind, s,
                              {{"y", update, compute, {rows, width}, 0, 1, 2 * pad},

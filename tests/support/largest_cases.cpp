@@ -66,9 +66,14 @@ std::vector<LargestCase> largest_cases() {
                     largest_case(with_number(rms_norm_backward_case(rows, width, plus), 2, number), 1));
             list.push_back(largest_case(
                 with_number(layer_norm_backward_case(rows, width, true, Plus::in_dx), 2, number), 1));
-            list.push_back(largest_case(with_number(swiglu_case(rows, width), 1, number), 1));
-            list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, false), 1, number), 2));
-            list.push_back(largest_case(with_number(swiglu_backward_case(rows, width, true), 0, number), 2));
+            for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+                list.push_back(largest_case(with_number(glu_case(activation, rows, width), 1, number), 1));
+                for (const bool in_place : {false, true})
+                    list.push_back(
+                        largest_case(with_number(glu_backward_case(activation, rows, width, in_place),
+                                                 in_place ? 0 : 1, number),
+                                     2));
+            }
         }
     for (const int64_t count : {1, 7, 20000})
         for (const bool copy : {false, true})

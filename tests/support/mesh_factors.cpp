@@ -200,6 +200,13 @@ const std::vector<MeshFactor>& mesh_factors() {
         {recipe_choices, always, set_recipe, true},
         {3, always, set_frozen, true},
         {2, always, [](MeshCase& c, int z) { c.model.z_loss_weight = z ? 0.05 : 0; }, true},
+        {2, always,
+         [](MeshCase& c, int scaled) {
+             if (scaled) set_scales(c.model);
+         },
+         true},
+        {2, always, [](MeshCase& c, int n) { c.model.feed_forward.activation = Activation(n); }, true},
+        {2, always, [](MeshCase& c, int parallel) { c.model.parallel_block = parallel != 0; }, true},
     };
     return all;
 }

@@ -327,6 +327,15 @@ void set_experts(DecoderConfig& model, int kind) {
         model.moe.balance_rate = 1e-2;
         return;
     }
+    if (kind == 5) {
+        model.moe = {.experts = 4,
+                     .top_k = 2,
+                     .hidden = 8,
+                     .shared_hidden = 8,
+                     .shared_gate = true,
+                     .gate = {.activation = Activation::gelu_tanh}};
+        return;
+    }
     model.moe = {.experts = 6,
                  .top_k = 3,
                  .hidden = 8,
@@ -339,6 +348,13 @@ void set_experts(DecoderConfig& model, int kind) {
                  .balance_rate = 1e-2,
                  .sequence_balance = 0.05};
     model.moe_layers = {.period = 1, .first = 1};
+}
+
+void set_scales(DecoderConfig& model) {
+    model.embedding_scale = 3;
+    model.residual_scale = 0.4;
+    model.logits_scale = 0.6;
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention)) a->scale = 0.3;
 }
 
 DecoderConfig tiny_config(int64_t layers, bool tied) {

@@ -118,8 +118,12 @@ void set_two_ropes(DecoderConfig& model);
 /// Kinds of experts: none; in all layers, with a normalised softmax (Qwen 3); after a dense layer, with
 /// shared experts, a sigmoid that keeps 2 of 3 groups, and a loss that balances sequences (DeepSeek V3); in
 /// all layers, with biases, also of the router, and a clamped activation function (gpt-oss); in every other
-/// layer, one of 5 by a sigmoid that multiplies its input, with a shared one (Llama 4).
-inline constexpr int expert_kinds = 5;
+/// layer, one of 5 by a sigmoid that multiplies its input, with a shared one (Llama 4); in all layers, with
+/// GELU and a shared one that has a gate (Qwen 2 MoE).
+inline constexpr int expert_kinds = 6;
 void set_experts(DecoderConfig& model, int kind);
+/// Factors of the embedding, of sublayers, of attention's scores (not of latent attention) and of logits
+/// (Granite, Cohere).
+void set_scales(DecoderConfig& model);
 
 }  // namespace coeus::test

@@ -55,7 +55,8 @@ std::vector<RoundedCase> rounded_cases(bool values) {
             add(rms_norm_case(rows, width, Plus::other, 1), 2, number);
             add(layer_norm_case(rows, width, true), 3, number);
             add(layer_norm_case(rows, width, false), 3, number);
-            add(swiglu_case(rows, width), 1, number);
+            add(glu_case(Activation::silu, rows, width), 1, number);
+            add(glu_case(Activation::gelu_tanh, rows, width), 1, number);
         }
     return list;
 }

@@ -118,8 +118,9 @@ struct Config {
         std::optional<std::string> rope_scaling_type;
         std::optional<double> rope_scaling_factor;  ///< 1: plain RoPE
         std::optional<int64_t> rope_scaling_original_positions;
-        std::optional<double> norm_eps;
-        std::optional<bool> tied_embeddings;
+        std::optional<double> norm_eps, embedding_scale, residual_scale, attention_scale, logits_scale;
+        std::optional<std::string> ffn_activation;  ///< silu, gelu_tanh
+        std::optional<bool> tied_embeddings, parallel_block;
         std::optional<int64_t> max_seq_len;
         struct Moe {
             std::optional<int64_t> num_experts, num_shared_experts, top_k, hidden;

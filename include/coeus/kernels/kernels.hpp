@@ -81,9 +81,12 @@ struct NormForm {
 };
 
 /// The part of a vocabulary that this rank has if tensor-parallel ranks divide it: its rows of a table, or
-/// columns of logits, belong to the tokens from `first` on, out of `total` tokens.
+/// columns of logits, belong to the tokens from `first` on, out of `total` tokens. `scale`, above 0,
+/// multiplies the rows that are looked up; or a kernel's logits, so that the true ones are scale times those
+/// given.
 struct VocabularyPart {
     int64_t first = 0, total = 0;
+    double scale = 1;
 };
 
 /// One parameter, or rows of one, as the optimizer updates it. All tensors have the same number of elements.
@@ -172,9 +175,9 @@ struct Kernels {
     /// operands have one. `fast`: the sums may be as short as a GPU's fast accumulation makes them.
     void (*scaled_gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c, bool fast);
 
-    /// y[T,D] = table[tokens[T], D]; zero for tokens outside the part.
+    /// y[T,D] = part.scale table[tokens[T], D]; zero for tokens outside the part.
     void (*embedding)(Exec&, Tensor y, Tensor tokens, Tensor table, VocabularyPart part);
-    /// dtable[V,D] (acc) += dy[T,D], added by token; tokens outside the part are skipped.
+    /// dtable[V,D] (acc) += part.scale dy[T,D], added by token; tokens outside the part are skipped.
     void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part);
 
     /// y = plus + x rstd (offset + w). rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. `plus`
@@ -273,6 +276,9 @@ struct Kernels {
     void (*swiglu)(Exec&, Tensor y, Tensor gate_up);
     /// Its gradient. dgate_up may be gate_up. Finds the largest magnitudes of both halves of dgate_up.
     void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
+    /// The two with GELU in the place of SiLU (Activation::gelu_tanh): y = gelu(g) u. Shazeer 2020.
+    void (*geglu)(Exec&, Tensor y, Tensor gate_up);
+    void (*geglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
 
     /// The experts of each token and their weights: experts i32[n,k], in ascending order; weights[n,k] (acc).
     /// loads i64[E] (optional) += how often each is chosen. logits[n,E] and bias[E] (optional): acc.
@@ -328,7 +334,7 @@ struct Kernels {
     void (*add_group_bias_backward)(Exec&, Tensor dbias, Tensor dscale, Tensor dy, Tensor bias, Tensor scale,
                                     const Groups& groups);
     /// y = scale gate(gate_up) for the rows of groups and their padding, where scale[rows] (acc) is optional;
-    /// y = gate(scale gate_up) if gate.scales_input.
+    /// y = gate(scale gate_up) if gate.scales_input. Without groups, here and in gate_backward: for all rows.
     void (*gate)(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& gate);
     /// dgate_up from dy, and dscale[rows] (acc) = dy . (the result's derivative by the scale), if there is a
     /// scale. y (optional) gets the result of the forward again. It is written before dy is read, so y must
@@ -349,16 +355,17 @@ struct Kernels {
     void (*balance_experts)(Exec&, Tensor bias, Tensor loads, double rate, const StepScalars& scalars);
 
     /// For each row of logits[T,V]: lse[T] (acc) = log sum exp, and at_label[T] (acc) = the label's logit, or
-    /// 0 if the label is outside the part.
+    /// 0 if the label is outside the part. Both are those of the true logits (VocabularyPart::scale).
     void (*log_sum_exp)(Exec&, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
                         VocabularyPart part);
     /// lse[T] = log sum over p of exp parts[p,T] (acc): combines the results of the vocabulary's parts.
     void (*add_log_sum_exp)(Exec&, Tensor lse, Tensor parts);
-    /// For each row of logits[T,V]: largest[T] (acc, any distance between elements) = its largest element;
-    /// -infinity for an empty row.
-    void (*largest_of_rows)(Exec&, Tensor largest, Tensor logits);
+    /// For each row of logits[T,V]: largest[T] (acc, any distance between elements) = scale times its largest
+    /// element, for a scale above 0; -infinity for an empty row.
+    void (*largest_of_rows)(Exec&, Tensor largest, Tensor logits, double scale);
     /// losses[T] (acc) = scale * (lse - at_label), or 0 if the label is -100. dlogits (optional, may be
-    /// logits) gets the gradient for the columns of the part. scale is weight * scalars.loss_scale.
+    /// logits) gets the gradient of the logits as given, for the columns of the part. scale is weight *
+    /// scalars.loss_scale.
     /// z_losses[T] (acc, optional) = scale * z_weight * lse^2, or 0 if the label is -100, is part of losses
     /// and of the gradient. Without it z_weight is not read.
     void (*cross_entropy)(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
@@ -417,7 +424,7 @@ struct Kernels {
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
     DO(head_norm) DO(head_norm_backward) DO(row_products) DO(divided_norm) DO(divided_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
-    DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
+    DO(attention_cached) DO(swiglu) DO(swiglu_backward) DO(geglu) DO(geglu_backward) \
     DO(route) DO(route_backward) DO(group_by_expert) DO(units_of_rows) DO(choices_of_rows) DO(rows_in_blocks) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \

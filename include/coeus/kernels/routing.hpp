@@ -81,9 +81,15 @@ struct RankRows {
     }
 };
 
+/// The function that a gated feed-forward layer applies to its gate: silu(g) = g sigmoid(g); GELU in the form
+/// with tanh (Hendrycks and Gimpel 2016), which is g sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)).
+enum class Activation : uint8_t { silu, gelu_tanh };
+
 /// The activation between the two matrices of a feed-forward layer: (u + shift) g sigmoid(alpha g), with g at
-/// most `limit` and u within +-limit. The default is SwiGLU (Shazeer 2020).
+/// most `limit` and u within +-limit. The default is SwiGLU (Shazeer 2020). With GELU: (u + shift) gelu(g),
+/// and alpha is not read.
 struct Gate {
+    Activation activation = Activation::silu;
     double limit = 0;  ///< 0: none
     double alpha = 1, shift = 0;
     bool interleaved = false;  ///< g and u alternate in a row (gpt-oss); false: g is its first half

@@ -8,15 +8,17 @@
 namespace coeus {
 
 /// The tokens whose rows of a table [V, D] this rank has.
-inline VocabularyPart vocabulary_part(const Storage& table) {
+inline VocabularyPart vocabulary_part(const Storage& table, double scale) {
     const Param& param = table.params().front();
-    return {.first = param.local.first_row, .total = param.shape.rows()};
+    return {.first = param.local.first_row, .total = param.shape.rows(), .scale = scale};
 }
 
 class Embedding : public Block {
 public:
-    /// `table`: [V/P, D]. `depth`: looks up the tokens so many places ahead.
-    explicit Embedding(const Storage& table, int64_t depth = 0) : table_(&table), depth_(depth) {}
+    /// `table`: [V/P, D]. `depth`: looks up the tokens so many places ahead. `scale`, above 0: multiplies the
+    /// rows.
+    explicit Embedding(const Storage& table, int64_t depth = 0, double scale = 1)
+        : table_(&table), depth_(depth), scale_(scale) {}
 
     /// Appends the rows of the batch's T tokens, [T/P, D], kept, to the flow.
     Flow forward(Ctx& c, Flow in) const override;
@@ -27,6 +29,7 @@ public:
 private:
     const Storage* table_;
     int64_t depth_;
+    double scale_;
 };
 
 }  // namespace coeus

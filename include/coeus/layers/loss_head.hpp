@@ -26,10 +26,14 @@ struct ZLoss {
 
 class LossHead {
 public:
-    /// `output`: [V/P, D]; the table of the embedding if the two are tied. The losses are multiplied by
-    /// `weight`. `part`: the number of the part of the loss (StepScalars::losses) that gets their sum too.
-    explicit LossHead(const Storage& output, double weight = 1, std::optional<size_t> part = {}, ZLoss z = {})
-        : output_(&output), projection_(output, 0), weight_(weight), part_(part), z_(z) {}
+    /// `output`: [V/P, D]; the table of the embedding if the two are tied. The logits are `scale`, above 0,
+    /// times its products: the kernels that read them multiply them.
+    explicit LossHead(const Storage& output, double scale = 1)
+        : output_(&output), projection_(output, 0), scale_(scale) {}
+    /// The same with losses that are multiplied by `weight`. `part`: the number of the part of the loss
+    /// (StepScalars::losses) that gets their sum too.
+    LossHead(const Storage& output, double scale, double weight, std::optional<size_t> part, ZLoss z = {})
+        : output_(&output), projection_(output, 0), scale_(scale), weight_(weight), part_(part), z_(z) {}
 
     /// Adds the scaled loss of x [T/P, D] (after the final norm) for labels i32[T] to scalars.loss. The
     /// gradients of the logits are used at once, since they are not kept: the weight gradient is added, and
@@ -51,7 +55,8 @@ private:
                    double z) const;
     const Storage* output_;
     WeightPart projection_;
-    double weight_;
+    double scale_;
+    double weight_ = 1;
     std::optional<size_t> part_;
     ZLoss z_;
 };

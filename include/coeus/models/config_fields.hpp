@@ -36,6 +36,13 @@ void for_each_field(ConfigOf<DecoderConfig> auto& c, Visit&& visit) {
     visit(ConfigField{.name = "norm_placement", .is_later = true}, c.norm_placement);
     visit(ConfigField{.name = "norm_offset", .kind = constant, .is_later = true}, c.norm_offset);
     visit(ConfigField{.name = "tied_embeddings", .hub = "tie_word_embeddings"}, c.tied);
+    visit(ConfigField{.name = "embedding_scale", .kind = constant, .is_later = true, .usual = "1"},
+          c.embedding_scale);
+    visit(ConfigField{.name = "residual_scale", .kind = constant, .is_later = true, .usual = "1"},
+          c.residual_scale);
+    visit(ConfigField{.name = "logits_scale", .kind = constant, .is_later = true, .usual = "1"},
+          c.logits_scale);
+    visit(ConfigField{.name = "parallel_block", .is_later = true}, c.parallel_block);
     visit(
         ConfigField{
             .name = "max_seq_len", .hub = "max_position_embeddings", .kind = limit, .most = most_positions},

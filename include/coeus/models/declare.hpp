@@ -44,7 +44,7 @@ public:
     /// Adds weights that one linear layer multiplies by its input, stacked in storages of equal recipes that
     /// are trained or frozen together.
     LinearWeight add_stack(std::vector<Param> params) const;
-    /// Makes a norm of the model's type. `output` says where its output goes.
+    /// Makes a norm of the model's type, of the hidden state. `output` says where its output goes.
     std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
     /// Makes an RMSNorm of a sublayer's result. `output`: see ResidualNorm.
     std::unique_ptr<ResidualNorm> residual_norm(const std::string& name, Output output) const;

@@ -78,11 +78,18 @@ struct DecoderConfig {
     NormPlacement norm_placement = NormPlacement::before;
     bool norm_offset = false;  ///< RMSNorms, also those of heads and latents, multiply by 1 + weight
     bool tied = false;         ///< the output projection is the embedding table
+    /// Factors of the rows of the embedding, of what each sublayer adds to the hidden state, and of the
+    /// logits (Yang et al. 2022, muP; Gemma, Granite, Cohere). The hidden state h is kept as h /
+    /// residual_scale, to which sublayers add their results as they are. All that reads it are norms, which
+    /// give the same for it if their epsilon is norm_eps / residual_scale^2 (hidden_eps()).
+    double embedding_scale = 1, residual_scale = 1, logits_scale = 1;
+    bool parallel_block = false;  ///< attention and feed-forward layer take the output of one norm
     int64_t max_seq_len = 131072;
     MtpConfig mtp;
     double z_loss_weight = 0;  ///< 0: no z-loss
     InitialValues initial_values = InitialValues::of_2026;
 
+    double hidden_eps() const { return norm_eps / (residual_scale * residual_scale); }
     HeadSizes head_sizes() const { return head_sizes_of(attention); }
     bool is_latent() const { return std::holds_alternative<LatentAttentionConfig>(attention); }
     /// The attention, which must be of this kind: std::bad_variant_access.

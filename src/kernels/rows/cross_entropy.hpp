@@ -4,8 +4,9 @@
 //   both 0 for ignored_label.
 // With a z-loss of weight w (Chowdhery et al. 2022, PaLM, section 5), which keeps log sum exp near 0:
 //   loss += scale w (log sum exp x)^2,   dx += scale 2 w (log sum exp x) softmax(x).
-// It is computed in two steps, so that ranks with V columns each of a larger vocabulary can combine their
-// sums in between.
+// If the logits x are f times what a row contains, the kernels multiply it where they read it, and the
+// gradient is f dx. It is computed in two steps, so that ranks with V columns each of a larger vocabulary can
+// combine their sums in between.
 #pragma once
 
 #include "coeus/base/ignored_label.hpp"
@@ -16,13 +17,13 @@
 
 namespace coeus::rows {
 
-/// log sum exp of a row; -infinity for an empty row.
+/// log sum exp of f times a row; -infinity for an empty row.
 template <class Team, class T>
-COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width) {
+COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width, Acc<T> f) {
     using A = Acc<T>;
     if (width == 0) return -std::numeric_limits<A>::infinity();
-    const auto [largest, total] = team.template sum_of_exp<A>(width, logits);
-    return largest + std::log(total);
+    const auto [largest, total] = team.template sum_of_exp<A>(width, logits, f);
+    return f * largest + std::log(total);
 }
 
 /// The largest element of a row; -infinity for an empty row.
@@ -56,22 +57,23 @@ COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
     return largest + std::log(total);
 }
 
-/// Computes dx for a row. `dlogits` may be the logits. `label` is the column of the label, or any number
-/// outside the row. `scale` must be 0 for an ignored label. `w`: the weight of the z-loss; with has_z = false
-/// it is not read, and the row costs nothing more.
+/// Computes f dx for a row; `lse` is that of f times the row. `dlogits` may be the logits. `label` is the
+/// column of the label, or any number outside the row. `scale` must be 0 for an ignored label. `w`: the
+/// weight of the z-loss; with has_z = false it is not read, and the row costs nothing more.
 template <bool has_z, class Team, class T>
 COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* logits, int64_t label,
-                                         int64_t width, Acc<T> lse, Acc<T> scale, Acc<T> w) {
+                                         int64_t width, Acc<T> f, Acc<T> lse, Acc<T> scale, Acc<T> w) {
     using A = Acc<T>;
     if (scale == A(0)) {
         team.each(width, [=](int64_t j) { dlogits[j] = store<T>(A(0)); });
         return;
     }
     [[maybe_unused]] const A factor = 1 + 2 * w * lse;
+    scale *= f;
     team.map_at(
         width, dlogits,
         [=](int64_t j, A x) {
-            A softmax = exp_for<T>(x - lse);
+            A softmax = exp_for<T>(multiply_add(f, x, -lse));
             if constexpr (has_z) softmax *= factor;
             return scale * (j == label ? softmax - A(1) : softmax);
         },

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The activation of experts, for one row of 2F elements (kernels/routing.hpp, Gate):
-//   y = scale (u' + shift) g' s,   s = sigmoid(alpha g'),  g' = min(g, limit),  u' = clamp(u, +-limit)
-//   dg = scale dy (u' + shift) s (1 + alpha g' (1 - s))  if g <= limit,  du = scale dy g' s  if |u| <= limit
+//   y = scale (u' + shift) g' s,   s = sigmoid(q(g')),  g' = min(g, limit),  u' = clamp(u, +-limit)
+//   dg = scale dy (u' + shift) s (1 + q'(g') g' (1 - s))  if g <= limit,  du = scale dy g' s  if |u| <= limit
+// q(g) is alpha g, or that of GELU (exponent_of).
 // If the scale belongs to the input, it multiplies g and u, and so dg and du, instead of y and dy.
 #pragma once
 
 #include "team.hpp"
 
+#include <type_traits>
+
 namespace coeus::rows {
 
 /// The activation with the scale of one row, for elements of type T.
-template <class T>
+template <class T, Activation activation>
 class GateOfRow {
     using A = Acc<T>;
 
@@ -45,12 +48,18 @@ private:
         g = g > limit_ ? limit_ : g;  // this order keeps NaN
         u = u > limit_ ? limit_ : u;
         u = u < -limit_ ? -limit_ : u;
-        return {g, u, sigmoid<T>(alpha_ * g)};
+        return {g, u, sigmoid<T>(exponent(g))};
+    }
+    COEUS_HD A exponent(A g) const {
+        return activation == Activation::silu ? alpha_ * g : exponent_of<activation>(g);
+    }
+    COEUS_HD A slope(A g) const {
+        return activation == Activation::silu ? alpha_ : slope_of_exponent<activation>(g);
     }
     COEUS_HD A unscaled(const Clamped& x) const { return (x.u + shift_) * x.g * x.s; }
     COEUS_HD Two<A> gradients_of_inputs(A d, A g, A u) const {
         const Clamped x = clamped(g, u);
-        const A dg = d * (x.u + shift_) * x.s * (A(1) + alpha_ * x.g * (A(1) - x.s)), du = d * x.g * x.s;
+        const A dg = d * (x.u + shift_) * x.s * (A(1) + slope(x.g) * x.g * (A(1) - x.s)), du = d * x.g * x.s;
         g *= input_, u *= input_;
         return {g > limit_ ? A(0) : dg, u > limit_ ? A(0) : u < -limit_ ? A(0) : du};
     }
@@ -58,16 +67,32 @@ private:
     A limit_, alpha_, shift_, input_, result_;
 };
 
-template <class Team, class T>
-COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
+/// Calls f with the activation as a constant: an integral_constant.
+template <class F>
+COEUS_HD auto with_activation(Activation activation, F&& f) {
+    if (activation == Activation::gelu_tanh)
+        return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    return f(std::integral_constant<Activation, Activation::silu>());
+}
+
+template <Activation activation, class Team, class T>
+COEUS_HD void gate_row_of(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale,
+                          const Gate& o) {
     using A = Acc<T>;
-    const GateOfRow<T> gate(scale, o);
+    const GateOfRow<T, activation> gate(scale, o);
     if (o.interleaved)
         return team.each(width, [=](int64_t j) {
             y[j] = store<T>(gate.value(load(gate_up[2 * j]), load(gate_up[2 * j + 1])));
         });
     team.map(
         width, y, [=](A g, A u) { return gate.value(g, u); }, gate_up, gate_up + width);
+}
+
+template <class Team, class T>
+COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
+    with_activation(o.activation, [&](auto activation) {
+        gate_row_of<decltype(activation)::value>(team, y, gate_up, width, scale, o);
+    });
 }
 
 /// The sum of f(d, g, u) over the row.
@@ -86,24 +111,25 @@ template <class Team, class T>
 COEUS_HD Acc<T> gate_dot_row(const Team& team, const T* dy, const T* gate_up, int64_t width, Acc<T> scale,
                              const Gate& o) {
     using A = Acc<T>;
-    const GateOfRow<T> gate(scale, o);
-    if (o.scales_input)
+    return with_activation(o.activation, [&](auto activation) {
+        const GateOfRow<T, decltype(activation)::value> gate(scale, o);
+        if (o.scales_input)
+            return gate_sum(team, dy, gate_up, width, o.interleaved,
+                            [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
         return gate_sum(team, dy, gate_up, width, o.interleaved,
-                        [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
-    return gate_sum(team, dy, gate_up, width, o.interleaved,
-                    [=](A d, A g, A u) { return gate.of_result_scale(d, g, u); });
+                        [=](A d, A g, A u) { return gate.of_result_scale(d, g, u); });
+    });
 }
 
-/// dgate_up may be gate_up. y may be null.
-template <class Team, class T>
-COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
-                                int64_t width, Acc<T> scale, const Gate& o) {
+template <Activation activation, class Team, class T>
+COEUS_HD void gate_backward_row_of(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
+                                   int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
     if (y) {
-        gate_row(team, y, gate_up, width, scale, o);
+        gate_row_of<activation>(team, y, gate_up, width, scale, o);
         team.barrier();  // each thread may now overwrite what others have read
     }
-    const GateOfRow<T> gate(scale, o);
+    const GateOfRow<T, activation> gate(scale, o);
     if (o.interleaved)
         return team.each(width, [=](int64_t j) {
             const Two<A> by = gate.gradients(load(dy[j]), load(gate_up[2 * j]), load(gate_up[2 * j + 1]));
@@ -113,6 +139,15 @@ COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy
     team.map_two(
         width, dgate_up, dgate_up + width, [=](A d, A g, A u) { return gate.gradients(d, g, u); }, dy,
         gate_up, gate_up + width);
+}
+
+/// dgate_up may be gate_up. y may be null.
+template <class Team, class T>
+COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
+                                int64_t width, Acc<T> scale, const Gate& o) {
+    with_activation(o.activation, [&](auto activation) {
+        gate_backward_row_of<decltype(activation)::value>(team, dgate_up, y, dy, gate_up, width, scale, o);
+    });
 }
 
 }  // namespace coeus::rows

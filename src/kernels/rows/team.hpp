@@ -103,12 +103,13 @@ struct Lane {
         for (int64_t j = 0; j < n; ++j) best = load(in[j]) > best ? load(in[j]) : best;
         return best;
     }
-    /// Returns the largest in[j], for n > 0, and the sum of exp(in[j] - largest). A NaN makes the sum NaN.
+    /// Returns the largest in[j], for n > 0, and the sum of exp(f (in[j] - largest)), for f > 0. A NaN makes
+    /// the sum NaN.
     template <class A, class T>
-    Two<A> sum_of_exp(int64_t n, const T* in) const {
+    Two<A> sum_of_exp(int64_t n, const T* in, A f) const {
         const A largest = this->largest<A>(n, in);
         return {largest, sum<A>(
-                             n, [=](A x) { return exp_of(x - largest); }, in)};
+                             n, [=](A x) { return exp_of(f * (x - largest)); }, in)};
     }
 };
 

@@ -5,16 +5,16 @@ namespace coeus {
 
 namespace {
 
-VocabularyPart part_of(const Param& output, const Communicator& tp, int rank) {
-    return {.first = output.part(tp.size(), rank).first_row, .total = output.shape.rows()};
+VocabularyPart part_of(const Param& output, const Communicator& tp, int rank, double scale) {
+    return {.first = output.part(tp.size(), rank).first_row, .total = output.shape.rows(), .scale = scale};
 }
 
 class SplitLoss : public LossExchange {
 public:
-    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
-                    const Param& output) const override {
+    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels, const Param& output,
+                    double scale) const override {
         const Tensor own = parts.slice_rows(c.tp.rank(), 1).reshape({parts.cols()});
-        c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part_of(output, c.tp, c.tp.rank()));
+        c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part_of(output, c.tp, c.tp.rank(), scale));
         if (c.tp.size() == 1) return;
         {
             const ObservedExchange noted(c.exec, Exchange::gather_log_sums, parts);
@@ -27,8 +27,8 @@ public:
 
 class WholeLoss : public LossExchange {
 public:
-    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
-                    const Param& output) const override {
+    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels, const Param& output,
+                    double scale) const override {
         const Scope temps(c.temp);
         // the last ranks may have fewer columns
         const int64_t ranks = c.tp.size(), n = logits.rows(), width = div_ceil(output.shape.rows(), ranks);
@@ -45,7 +45,7 @@ public:
             const Tensor theirs =
                 all.slice_rows(rank * n, n).slice_cols(0, output.part(c.tp.size(), rank).rows);
             c.k.log_sum_exp(c.exec, parts.slice_rows(rank, 1).reshape({n}), elsewhere, theirs, labels,
-                            part_of(output, c.tp, rank));
+                            part_of(output, c.tp, rank, scale));
             c.k.add(c.exec, at_label, elsewhere);
         }
     }

@@ -4,10 +4,13 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"
 #include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/shared_expert.hpp"
 #include "coeus/models/declare.hpp"
 #include "coeus/models/hub_names.hpp"
 
 #include <array>
+#include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -35,18 +38,49 @@ std::vector<Param> gate_and_up(const Declare& declare, int64_t hidden, const std
 
 }  // namespace
 
-Output input_form(const Declare& declare, const FeedForwardConfig& feed_forward, Output output) {
-    return output_for(declare, gate_and_up(declare, feed_forward.hidden, "feed_forward"), output);
+std::vector<Param> first_weights(const Declare& declare, const FeedForwardConfig& feed_forward) {
+    return gate_and_up(declare, feed_forward.hidden, "feed_forward");
 }
 
-std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& feed_forward,
-                                             LinearInput input, Output activated, const std::string& name) {
-    const LinearWeight w13 = declare.add_stack(gate_and_up(declare, feed_forward.hidden, name));
+Output input_form(const Declare& declare, const FeedForwardConfig& feed_forward, Output output) {
+    return output_for(declare, first_weights(declare, feed_forward), output);
+}
+
+namespace {
+
+// The matrices of a layer, and where the input of the last one goes.
+struct Matrices {
+    LinearWeight w13;
+    const Storage& w2;
+    Output activated;
+};
+
+Matrices declare_matrices(const Declare& declare, const FeedForwardConfig& feed_forward, Output activated,
+                          const std::string& name) {
+    LinearWeight w13 = declare.add_stack(gate_and_up(declare, feed_forward.hidden, name));
     Param down = declare.linear(name + ".w2", {declare.model().dim, feed_forward.hidden}, WeightRole::down,
                                 Split::cols);
     down.together = columns_together(feed_forward.hidden, declare.parameters().place().tp);
-    const Storage& w2 = declare.parameters().add(down);
-    return std::make_unique<FeedForward>(w13, w2, input, output_for(declare, {down}, activated));
+    return {std::move(w13), declare.parameters().add(down), output_for(declare, {down}, activated)};
+}
+
+}  // namespace
+
+std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& feed_forward,
+                                             LinearInput input, Output activated, const std::string& name) {
+    const Matrices m = declare_matrices(declare, feed_forward, activated, name);
+    return std::make_unique<FeedForward>(m.w13, m.w2, input, m.activated, feed_forward.activation);
+}
+
+std::unique_ptr<Sublayer> build_gated_shared_expert(const Declare& declare,
+                                                    const FeedForwardConfig& feed_forward, LinearInput input,
+                                                    Output activated, const std::string& name,
+                                                    const std::string& gate) {
+    const Matrices m = declare_matrices(declare, feed_forward, activated, name);
+    Param of_gate = declare.weight(gate, {1, declare.model().dim}, WeightRole::router, Split::partial);
+    of_gate.sums_products = true;
+    return std::make_unique<SharedExpert>(TokenLinear(declare.parameters().add(std::move(of_gate)), input),
+                                          m.w13, m.w2, input, m.activated, feed_forward.activation);
 }
 
 namespace {

@@ -129,6 +129,7 @@ std::unique_ptr<Sublayer> build_attention(const Declare& declare, const GroupedA
                                   .kv_heads = a.kv_heads / tp,
                                   .head_dim = a.head_dim,
                                   .value_dim = a.value_dim,
+                                  .scale = a.scale,
                                   .window = a.window,
                                   .chunk = a.chunk,
                                   .layer = declare.layer()};

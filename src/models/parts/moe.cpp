@@ -18,6 +18,13 @@ namespace coeus {
 
 void require_valid(const MoeConfig& m) {
     if (m.hidden < 1) throw ConfigError("model.moe.hidden = {}: must be at least 1", m.hidden);
+    if (m.shared_gate && m.shared_hidden == 0)
+        throw ConfigError(
+            "model.moe.shared_gate = true: there are no shared experts, which it is for; set "
+            "model.moe.num_shared_experts = 1 too");
+    if (m.gate.activation != Activation::silu && m.gate.alpha != 1)
+        throw ConfigError("moe.gate_alpha = {}: only moe.activation = \"silu\" has it; others need 1",
+                          m.gate.alpha);
     if (m.gate.scales_input && m.biases)
         throw ConfigError(
             "model.moe.score_before_experts = true: experts with biases do not have it; remove it");
@@ -129,9 +136,12 @@ std::unique_ptr<Sublayer> build_moe(const Declare& declare, const MoeConfig& m, 
     const Storage* balance = balance_bias(declare, m);
     const ExpertProducts products(expert_weights(declare, m), m.gate);
     std::unique_ptr<Sublayer> shared;
-    if (m.shared_hidden > 0)
-        shared =
-            build_feed_forward(declare, {.hidden = m.shared_hidden}, input, activated, "moe.shared_experts");
+    const FeedForwardConfig of_shared = {.hidden = m.shared_hidden, .activation = m.gate.activation};
+    if (m.shared_gate)
+        shared = build_gated_shared_expert(declare, of_shared, input, activated, "moe.shared_experts",
+                                           "moe.shared_gate");
+    else if (m.shared_hidden > 0)
+        shared = build_feed_forward(declare, of_shared, input, activated, "moe.shared_experts");
     const RouteOptions route = {.top_k = m.top_k,
                                 .groups = m.groups,
                                 .kept_groups = m.kept_groups,
@@ -167,6 +177,7 @@ namespace {
 
 constexpr std::array names_of_moe = {
     HubName{"moe.router.gate.weight", "mlp.gate.weight"},
+    HubName{"moe.shared_gate.weight", "mlp.shared_expert_gate.weight"},
     HubName{"moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"},
     HubName{"moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"},
     HubName{"moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"}};

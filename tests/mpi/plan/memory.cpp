@@ -97,6 +97,9 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         set_experts(c.model, number % expert_kinds);
         c.model.mtp.layers = number % 4 == 3 ? 1 : 0;
         if (number % 3 == 1) c.model.z_loss_weight = 0.05;
+        if (number % 3 == 2) set_scales(c.model);
+        c.model.parallel_block = number % 4 < 2;
+        c.model.feed_forward.activation = Activation(number / 2 % 2);
         check_taken(c, world);
     }
 }

@@ -61,6 +61,9 @@ void check_bits(bool every_type) {
             c.exchanges.expert_capacity = number % 2 == 0 ? 0.3 : 2;
             c.model.mtp.layers = int64_t(number / 2 + t) % 2;
             if (number % 2 == 0) c.model.z_loss_weight = 0.05;
+            if (number % 3 == 1) set_scales(c.model);
+            c.model.parallel_block = int(number + t) % 3 == 2;
+            c.model.feed_forward.activation = Activation(number % 2);
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);
             set_recipe(c, int(number + 2 * t) % recipe_choices);

@@ -65,7 +65,7 @@ const std::vector<Walk> table = {
     {"model", works, {"name=llama2", "name=gpt_oss", "flavor=8B", "hf_assets_path=/x", "tokenizer_path=/x", "norm_type=layernorm"}},
     {"model", works, {"dim=512", "n_layers=2", "n_heads=4", "n_kv_heads=4", "head_dim=32", "vocab_size=512",
         "ffn_hidden=512", "ffn_dim_multiplier=1.5", "multiple_of=64", "rope_theta=1e6", "rope_scaling_factor=8", "rope_scaling_type=yarn", "rope_scaling_original_positions=2048",
-        "norm_eps=1e-6", "sliding_window=64", "attention_chunk=64", "partial_rotary_factor=0.5", "kv_lora_rank=32", "q_lora_rank=16", "qk_rope_head_dim=8", "v_head_dim=16", "initial_values=2025", "n_dense_layers=1", "num_mtp_layers=1", "tied_embeddings=true", "max_seq_len=4096", "non_blocking_capacity_factor=1.5"}},
+        "norm_eps=1e-6", "sliding_window=64", "attention_chunk=64", "partial_rotary_factor=0.5", "kv_lora_rank=32", "q_lora_rank=16", "qk_rope_head_dim=8", "v_head_dim=16", "initial_values=2025", "n_dense_layers=1", "num_mtp_layers=1", "embedding_scale=12", "residual_scale=0.22", "attention_scale=0.1", "logits_scale=0.25", "ffn_activation=gelu_tanh", "parallel_block=true", "tied_embeddings=true", "max_seq_len=4096", "non_blocking_capacity_factor=1.5"}},
     {"model", works, {"moe.num_experts=4", "moe.num_shared_experts=1", "moe.top_k=2", "moe.hidden=64",
         "moe.num_expert_groups=2", "moe.num_limited_groups=1", "moe.route_norm=true", "moe.route_scale=2.5",
         "moe.load_balance_coeff=0", "moe.sequence_balance_coeff=1e-4", "moe.score_func=sigmoid", "moe.gate_bias=true", "moe.score_before_experts=true"}},

@@ -127,11 +127,14 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
                  }});
         }
         const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
-        check_pair({swiglu_backward_case(rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
-                        TestExec exec;
-                        cpu_kernels().swiglu(exec, *y, o[2]);
-                        return Tensor(*y);
-                    }});
+        for (const Activation activation : {Activation::silu, Activation::gelu_tanh})
+            check_pair(
+                {glu_backward_case(activation, rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
+                     TestExec exec;
+                     const Kernels& k = cpu_kernels();
+                     (activation == Activation::silu ? k.swiglu : k.geglu)(exec, *y, o[2]);
+                     return Tensor(*y);
+                 }});
     }
 }
 
@@ -174,9 +177,14 @@ TEST_CASE("norms of rows whose columns are divided, with their gradients, are th
 }
 
 TEST_CASE("the gradient of cross entropy agrees with finite differences") {
-    for (const auto& [rows, vocabulary, z] :
-         {std::tuple<int64_t, int64_t, bool>{1, 1, false}, {1, 5, false}, {13, 31, false}, {13, 31, true}}) {
-        const KernelCase c = cross_entropy_case(rows, vocabulary, true, false, false, z);
+    struct Sizes {
+        int64_t rows, vocabulary;
+        bool z = false;
+        double scale = 1;
+    };
+    for (const auto& [rows, vocabulary, z, scale] :
+         {Sizes{1, 1}, {1, 5}, {13, 31}, {13, 31, true}, {13, 31, false, 0.4}, {13, 31, true, 1.7}}) {
+        const KernelCase c = cross_entropy_case(rows, vocabulary, true, false, false, z, scale);
         const Operands o = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
         const std::vector<double> gradient = values_of(o[5]);
         for (int64_t i = 0; i < o[1].count(); i += 3) {
@@ -213,11 +221,33 @@ TEST_CASE("rope, latent keys and embedding are linear: their backward is the tra
                        x = run_case(back, cpu_kernels(), Dtype::f64, Dtype::f64, 2, 2);
         CHECK(relatively_close(dot(y[0], x[0]) + dot(y[1], x[1]), dot(y[2], x[2]) + dot(y[3], x[3]), 1e-12));
     }
-    const Operands forward = run_case(embedding_case(29, 5, 11), cpu_kernels(), Dtype::f64, Dtype::f64);
-    KernelCase backward = embedding_backward_case(29, 5, 11);
-    backward.arguments[0].deviation = 0;
-    const Operands gradient = run_case(backward, cpu_kernels(), Dtype::f64, Dtype::f64);
-    CHECK(relatively_close(dot(forward[0], gradient[1]), dot(forward[2], gradient[0]), 1e-12));
+    for (const double scale : {1.0, 2.6}) {
+        const Operands forward =
+            run_case(embedding_case(29, 5, 11, false, scale), cpu_kernels(), Dtype::f64, Dtype::f64);
+        KernelCase backward = embedding_backward_case(29, 5, 11, false, scale);
+        backward.arguments[0].deviation = 0;
+        const Operands gradient = run_case(backward, cpu_kernels(), Dtype::f64, Dtype::f64);
+        CHECK(relatively_close(dot(forward[0], gradient[1]), dot(forward[2], gradient[0]), 1e-12));
+    }
+}
+
+TEST_CASE("the gradient of GELU of very large numbers is 0 or 1") {
+    for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
+        for (const double large : {1e3, 1e9, 1e18, 1e30}) {
+            OwnedTensor y(type, {1, 2}), gate_up(type, {1, 4}), dy(type, {1, 2});
+            for (const auto& [i, value] : {std::pair(0, large), {1, -large}, {2, 1.0}, {3, 1.0}})
+                set_element(gate_up, i, value);
+            for (const int i : {0, 1}) set_element(dy, i, 1);
+            TestExec exec;
+            const double given = element(gate_up, 0);
+            cpu_kernels().geglu(exec, y, gate_up);
+            cpu_kernels().geglu_backward(exec, gate_up, dy, gate_up);
+            CAPTURE(name_of(type), large);
+            CHECK(element(y, 0) == given);
+            CHECK(close(element(y, 1), 0, 1e-6));
+            CHECK(close(element(gate_up, 0), 1, 1e-6));
+            CHECK(close(element(gate_up, 1), 0, 1e-6));
+        }
 }
 
 TEST_CASE("gradients may overwrite the operands that the table allows") {

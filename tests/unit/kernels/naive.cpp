@@ -37,7 +37,7 @@ void embedding(Exec&, Tensor y, Tensor tokens, Tensor table, VocabularyPart part
     for (int64_t t = 0; t < y.rows(); ++t)
         for (int64_t j = 0; j < y.cols(); ++j) {
             const int64_t row = index_at(tokens, t) - part.first;
-            set(y, t, j, has_row(table, row) ? at(table, row, j) : 0);
+            set(y, t, j, has_row(table, row) ? part.scale * at(table, row, j) : 0);
         }
 }
 
@@ -45,7 +45,7 @@ void embedding_backward(Exec&, Tensor dtable, Tensor dy, Tensor tokens, Vocabula
     for (int64_t t = 0; t < dy.rows(); ++t)
         for (int64_t j = 0; j < dy.cols(); ++j) {
             const int64_t row = index_at(tokens, t) - part.first;
-            if (has_row(dtable, row)) set(dtable, row, j, at(dtable, row, j) + at(dy, t, j));
+            if (has_row(dtable, row)) set(dtable, row, j, at(dtable, row, j) + part.scale * at(dy, t, j));
         }
 }
 
@@ -376,12 +376,28 @@ void swiglu_backward(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
         }
 }
 
+void geglu(Exec&, Tensor y, Tensor gate_up) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t j = 0; j < y.cols(); ++j)
+            set(y, t, j, gelu(at(gate_up, t, j)) * at(gate_up, t, y.cols() + j));
+}
+
+void geglu_backward(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    const int64_t width = dy.cols();
+    for (int64_t t = 0; t < dy.rows(); ++t)
+        for (int64_t j = 0; j < width; ++j) {
+            const double g = at(gate_up, t, j), u = at(gate_up, t, width + j), d = at(dy, t, j);
+            set(dgate_up, t, j, d * u * gelu_slope(g));
+            set(dgate_up, t, width + j, d * gelu(g));
+        }
+}
+
 void log_sum_exp(Exec&, Tensor lse, Tensor at_label, Tensor logits, Tensor labels, VocabularyPart part) {
     for (int64_t t = 0; t < logits.rows(); ++t) {
         double sum = 0, value = 0;
         for (int64_t j = 0; j < logits.cols(); ++j) {
-            sum += std::exp(at(logits, t, j));
-            if (part.first + j == index_at(labels, t)) value = at(logits, t, j);
+            sum += std::exp(part.scale * at(logits, t, j));
+            if (part.first + j == index_at(labels, t)) value = part.scale * at(logits, t, j);
         }
         set_element(lse, t, std::log(sum));
         set_element(at_label, t, value);
@@ -396,11 +412,11 @@ void add_log_sum_exp(Exec&, Tensor lse, Tensor parts) {
     }
 }
 
-void largest_of_rows(Exec&, Tensor largest, Tensor logits) {
+void largest_of_rows(Exec&, Tensor largest, Tensor logits, double scale) {
     for (int64_t t = 0; t < logits.rows(); ++t) {
         double most = -std::numeric_limits<double>::infinity();
         for (int64_t j = 0; j < logits.cols(); ++j) most = std::max(most, at(logits, t, j));
-        set(largest, t, 0, most);
+        set(largest, t, 0, scale * most);
     }
 }
 
@@ -415,9 +431,10 @@ void cross_entropy(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor
         set_element(losses, t, ignored ? 0 : scale * (element(lse, t) - element(at_label, t)) + z);
         if (!dlogits) continue;
         for (int64_t j = 0; j < logits.cols(); ++j) {
-            const double p = std::exp(at(logits, t, j) - element(lse, t));
+            const double p = std::exp(part.scale * at(logits, t, j) - element(lse, t));
             const bool is_label = part.first + j == index_at(labels, t);
-            set(dlogits, t, j, ignored ? 0 : scale * (p - is_label + 2 * w * element(lse, t) * p));
+            set(dlogits, t, j,
+                ignored ? 0 : part.scale * scale * (p - is_label + 2 * w * element(lse, t) * p));
         }
     }
 }
@@ -532,6 +549,8 @@ const Kernels& naive_kernels() {
         .attention_cached = attention_cached,
         .swiglu = swiglu,
         .swiglu_backward = swiglu_backward,
+        .geglu = geglu,
+        .geglu_backward = geglu_backward,
         .log_sum_exp = log_sum_exp,
         .add_log_sum_exp = add_log_sum_exp,
         .largest_of_rows = largest_of_rows,

@@ -5,6 +5,7 @@
 #include "coeus/kernels/kernels.hpp"
 
 #include <cmath>
+#include <numbers>
 
 namespace coeus::test {
 
@@ -30,6 +31,13 @@ void for_rows(const Groups& groups, const F& f) {
 
 inline double sigmoid(double x) {
     return 1 / (1 + std::exp(-x));
+}
+inline double gelu(double x) {
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+inline double gelu_slope(double x) {
+    const double root = std::sqrt(2 / std::numbers::pi), t = std::tanh(root * (x + 0.044715 * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
 }
 
 }  // namespace coeus::test

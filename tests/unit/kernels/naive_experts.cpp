@@ -276,11 +276,27 @@ struct GateInputs {
     }
 };
 
+// The activation and its derivative.
+double curve(double g, const Gate& o) {
+    return o.activation == Activation::silu ? g * sigmoid(o.alpha * g) : gelu(g);
+}
+double curve_slope(double g, const Gate& o) {
+    const double s = sigmoid(o.alpha * g);
+    return o.activation == Activation::silu ? s + g * o.alpha * s * (1 - s) : gelu_slope(g);
+}
+
+// Calls f(row) for those of groups and their padding; without groups, for all of y.
+template <class F>
+void for_gated_rows(const Groups& groups, const Tensor& y, const F& f) {
+    if (groups) return for_rows(groups, [&](int64_t i, int64_t, bool) { f(i); });
+    for (int64_t i = 0; i < y.rows(); ++i) f(i);
+}
+
 void gate(Exec&, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
-    for_rows(groups, [&](int64_t i, int64_t, bool) {
+    for_gated_rows(groups, y, [&](int64_t i) {
         for (int64_t j = 0; j < y.cols(); ++j) {
             const GateInputs in(gate_up, scale, i, j, o);
-            set(y, i, j, in.by_result * (in.u + o.shift) * in.g * sigmoid(o.alpha * in.g));
+            set(y, i, j, in.by_result * (in.u + o.shift) * curve(in.g, o));
         }
     });
 }
@@ -289,14 +305,14 @@ void gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor 
                    Tensor scale, const Groups& groups, const Gate& o) {
     const OwnedTensor result(Dtype::f64, {dy.rows(), 2 * dy.cols()});
     if (y) gate(exec, y, gate_up, scale, groups, o);
-    for_rows(groups, [&](int64_t i, int64_t, bool) {
+    for_gated_rows(groups, dy, [&](int64_t i) {
         double dot = 0;
         for (int64_t j = 0; j < dy.cols(); ++j) {
             const GateInputs in(gate_up, scale, i, j, o);
-            const double s = sigmoid(o.alpha * in.g), d = at(dy, i, j);
-            const double du = in.u_clamped ? 0 : d * in.g * s;
-            const double dg = in.g_clamped ? 0 : d * (in.u + o.shift) * (s + in.g * o.alpha * s * (1 - s));
-            dot += o.scales_input ? dg * in.first_g + du * in.first_u : d * (in.u + o.shift) * in.g * s;
+            const double value = curve(in.g, o), d = at(dy, i, j);
+            const double du = in.u_clamped ? 0 : d * value;
+            const double dg = in.g_clamped ? 0 : d * (in.u + o.shift) * curve_slope(in.g, o);
+            dot += o.scales_input ? dg * in.first_g + du * in.first_u : d * (in.u + o.shift) * value;
             set(result, i, in.up, in.by_input * in.by_result * du);
             set(result, i, in.gate, in.by_input * in.by_result * dg);
         }

@@ -8,7 +8,9 @@
 #include "coeus/layers/latent_attention.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/norm.hpp"
+#include "coeus/layers/parallel_block.hpp"
 #include "coeus/layers/recompute_block.hpp"
+#include "coeus/layers/shared_expert.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 #include "unit/layers/attention_layers.hpp"
@@ -32,6 +34,16 @@ std::string check_attention(const AttentionHeads& config, int64_t width, const T
                             }};
     };
     return gradcheck(build, batch, {.x = {batch.sequences * batch.seq_len, width}, .entries = entries});
+}
+
+// x + layer(x)
+CheckedLayer with_residual(const std::shared_ptr<Sublayer>& layer) {
+    return {[=](Ctx& c, Tensor x) { return layer->forward(c, x, x); },
+            [=](Ctx& c, Tensor dy) {
+                const Tensor dx = layer->backward(c, dy);
+                c.k.add(c.exec, dx, dy);
+                return dx;
+            }};
 }
 
 }  // namespace
@@ -249,26 +261,42 @@ TEST_CASE("attention: gradients of one token, of one head of two, and of sequenc
                           TestBatch(2, 101, no_vocab).split_documents(37, false), 12) == "");
 }
 
-TEST_CASE("feed-forward: gradients") {
-    for (const int64_t hidden : {1, 9}) {
-        CAPTURE(hidden);
-        const auto build = [&](Parameters& parameters) {
-            const Storage& w13 = parameters.add({weight("w1", hidden, 5), weight("w3", hidden, 5)});
-            auto layer = std::make_shared<FeedForward>(w13, parameters.add(weight("w2", 5, hidden)));
-            return CheckedLayer{[=](Ctx& c, Tensor x) { return layer->forward(c, x, x); },
-                                [=](Ctx& c, Tensor dy) {
-                                    const Tensor dx = layer->backward(c, dy);
-                                    c.k.add(c.exec, dx, dy);
-                                    return dx;
-                                }};
-        };
-        CHECK(gradcheck(build, TestBatch(1, 11, no_vocab), {.x = {11, 5}}) == "");
-    }
+TEST_CASE("feed-forward: gradients with SiLU and GELU, kept and recomputed") {
+    for (const int64_t hidden : {1, 9})
+        for (const Activation activation : {Activation::silu, Activation::gelu_tanh})
+            for (const Output output : {Output::kept, Output::recomputed}) {
+                CAPTURE(hidden, int(activation), int(output.place));
+                const auto build = [&](Parameters& parameters) {
+                    const Storage& w13 = parameters.add({weight("w1", hidden, 5), weight("w3", hidden, 5)});
+                    const Storage& w2 = parameters.add(weight("w2", 5, hidden));
+                    auto layer = std::make_shared<FeedForward>(w13, w2, LinearInput(), output, activation);
+                    return with_residual(layer);
+                };
+                CHECK(gradcheck(build, TestBatch(1, 11, no_vocab), {.x = {11, 5}}) == "");
+            }
+}
+
+TEST_CASE("shared expert: gradients with SiLU and GELU, kept and recomputed") {
+    for (const int64_t hidden : {1, 9})
+        for (const Activation activation : {Activation::silu, Activation::gelu_tanh})
+            for (const Output output : {Output::kept, Output::recomputed}) {
+                CAPTURE(hidden, int(activation), int(output.place));
+                const auto build = [&](Parameters& parameters) {
+                    const Storage& gate = parameters.add(weight("gate", 1, 5, 1.5));
+                    const Storage& w13 = parameters.add({weight("w1", hidden, 5), weight("w3", hidden, 5)});
+                    const Storage& w2 = parameters.add(weight("w2", 5, hidden));
+                    auto layer = std::make_shared<SharedExpert>(TokenLinear(gate), w13, w2, LinearInput(),
+                                                                output, activation);
+                    return with_residual(layer);
+                };
+                CHECK(gradcheck(build, TestBatch(1, 11, no_vocab), {.x = {11, 5}}) == "");
+            }
 }
 
 TEST_CASE("embedding: gradients for tokens that occur often and never") {
-    const auto build = [](Parameters& parameters) {
-        auto layer = std::make_shared<Embedding>(parameters.add(weight("table", 7, 3)));
+    double scale = 1;
+    const auto build = [&](Parameters& parameters) {
+        auto layer = std::make_shared<Embedding>(parameters.add(weight("table", 7, 3)), 0, scale);
         return CheckedLayer{[=](Ctx& c, Tensor) { return layer->forward(c, {}).hidden(); },
                             [=](Ctx& c, Tensor dy) {
                                 layer->backward(c, dy);
@@ -277,8 +305,11 @@ TEST_CASE("embedding: gradients for tokens that occur often and never") {
     };
     TestBatch batch(3, 5, 6);  // token 6 never occurs
     batch.tokens[3] = batch.tokens[11];
-    CHECK(gradcheck(build, batch) == "");
-    CHECK(gradcheck(build, TestBatch(1, 1, 7)) == "");
+    for (const double factor : {1.0, 2.6}) {
+        scale = factor;
+        CHECK(gradcheck(build, batch) == "");
+        CHECK(gradcheck(build, TestBatch(1, 1, 7)) == "");
+    }
 }
 
 TEST_CASE("norm and loss head: gradients with ignored labels, in one chunk and in several") {
@@ -293,7 +324,8 @@ TEST_CASE("norm and loss head: gradients with ignored labels, in one chunk and i
             const auto build = [&](Parameters& parameters) {
                 auto norm = make_norm(parameters, "norm.weight", s.width, NormKind::rms);
                 const Storage& output = parameters.add(weight("output.weight", s.vocab, s.width));
-                auto head = std::make_shared<DecoderHead>(std::move(norm), output, z_weight);
+                auto head =
+                    std::make_shared<DecoderHead>(std::move(norm), output, z_weight, ignored ? 0.4 : 1);
                 return CheckedLayer{[=](Ctx& c, Tensor x) {
                                         head->forward(c, x);
                                         return Tensor{};
@@ -390,4 +422,35 @@ TEST_CASE("residual block: gradients with every norm, at every place, and every 
             };
             CHECK(gradcheck(build, TestBatch(3, 5, no_vocab).split_documents(3, true), {.x = {15, 6}}) == "");
         }
+}
+
+TEST_CASE("parallel block: gradients with and without recomputation, with one sublayer and with two") {
+    for (const bool whole : {false, true})
+        for (const Output activated : {Output::kept, Output::recomputed})
+            for (const size_t sublayers : {1, 2}) {
+                CAPTURE(whole, int(activated.place), sublayers);
+                const AttentionHeads config = {.heads = 4, .kv_heads = 2, .head_dim = 2, .value_dim = 3};
+                const auto build = [&](Parameters& parameters) {
+                    auto norm = make_norm(parameters, "norm.weight", 6, NormKind::layer);
+                    std::vector<std::unique_ptr<Sublayer>> all;
+                    const Storage& wqkv =
+                        parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 6, 6)});
+                    const Storage& wo = parameters.add(weight("wo", 6, 12));
+                    all.push_back(std::make_unique<Attention>(ColLinear(wqkv), RowLinear(wo), config,
+                                                              HeadSteps::List()));
+                    if (sublayers == 2) {
+                        const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
+                        const Storage& w2 = parameters.add(weight("w2", 6, 7));
+                        all.push_back(std::make_unique<FeedForward>(w13, w2, LinearInput(), activated));
+                    }
+                    std::unique_ptr<Block> made =
+                        std::make_unique<ParallelBlock>(std::move(norm), std::move(all));
+                    if (whole) made = std::make_unique<RecomputeBlock>(std::move(made));
+                    const std::shared_ptr<Block> block = std::move(made);
+                    return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
+                                        [=](Ctx& c, Tensor dy) { return block->backward(c, dy).hidden(); }};
+                };
+                CHECK(gradcheck(build, TestBatch(3, 5, no_vocab).split_documents(3, true), {.x = {15, 6}}) ==
+                      "");
+            }
 }

@@ -4,6 +4,7 @@
 #include "coeus/layers/exchanges/expert_exchange.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/moe.hpp"
+#include "coeus/layers/shared_expert.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 #include "unit/layers/checked_layers.hpp"
@@ -19,6 +20,7 @@ struct MoeCase {
     Gate gate = {};
     bool biased = false;  ///< biases of router and experts, and a bias of the choice
     int64_t shared = 0;   ///< width of the shared experts; 0: none
+    bool shared_gate = false;
     double sequence_balance = 0;
     Output norm_output = Output::kept;
     double capacity = 0;  ///< rows reach the experts in rounds, as from other ranks; 0: all at once
@@ -54,7 +56,12 @@ std::string check_moe(const MoeCase& m, int64_t width, const TestBatch& batch) {
             const Storage& s13 =
                 parameters.add({weight("s1", m.shared, width), weight("s3", m.shared, width)});
             const Storage& s2 = parameters.add(weight("s2", width, m.shared));
-            shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output);
+            if (m.shared_gate)
+                shared = std::make_unique<SharedExpert>(
+                    TokenLinear(parameters.add(weight("shared gate", 1, width, 1.5)), input), s13, s2, input,
+                    m.norm_output, m.gate.activation);
+            else
+                shared = std::make_unique<FeedForward>(s13, s2, input, m.norm_output, m.gate.activation);
         }
         std::vector<ResidualBlock::Part> parts(1);
         parts[0] = {std::move(norm),
@@ -176,6 +183,17 @@ TEST_CASE("moe: gradients of experts whose rows come in one round, in two and in
 
 TEST_CASE("moe: gradients of one expert, of one token, and of more experts than tokens") {
     CHECK(check_moe({.experts = 1, .hidden = 1, .route = {.top_k = 1}}, 3, TestBatch(1, 1, no_vocab)) == "");
+    for (const Output output : {Output::kept, Output::recomputed})
+        for (const double capacity : {0.0, 0.4})
+            CHECK(check_moe({.experts = 5,
+                             .hidden = 4,
+                             .route = {.top_k = 2},
+                             .gate = {.activation = Activation::gelu_tanh},
+                             .shared = 3,
+                             .shared_gate = true,
+                             .norm_output = output,
+                             .capacity = capacity},
+                            5, TestBatch(3, 5, no_vocab)) == "");
     CHECK(check_moe({.experts = 1, .hidden = 4, .route = {.top_k = 1, .sigmoid = true}}, 3,
                     TestBatch(2, 3, no_vocab)) == "");
     CHECK(check_moe({.experts = 9, .hidden = 2, .route = {.top_k = 2, .normalise = true}}, 5,

@@ -60,16 +60,22 @@ TEST_CASE("feed-forward: values with a residual") {
 
 TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to the previous value") {
     // the second case has chunks of 256 and 44 tokens
-    for (const auto& [tokens, vocab] : {std::pair<int64_t, int64_t>(5, 7), {150, 4001}}) {
-        CAPTURE(tokens);
+    struct Sizes {
+        int64_t tokens, vocab;
+        double scale;  // of the logits
+    };
+    for (const auto& [tokens, vocab, scale] : {Sizes{5, 7, 1}, {5, 7, 0.6}, {150, 4001, 1}}) {
+        CAPTURE(tokens, scale);
         TestBatch data(2, tokens, vocab);
         data.ignore_every(3);
         Bench bench(data, 1 << 24);
         const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {vocab, 4});
         bench.allocate();
-        const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output, 0);
+        const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output, 0, scale);
         const Tensor x = bench.random(2 * tokens, 4);
-        const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
+        Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
+        for (auto& row : logits)
+            for (double& logit : row) logit *= scale;
         double sum = 0;
         for (size_t t = 0; t < logits.size(); ++t) {
             if (data.labels[t] == -100) continue;

@@ -36,6 +36,9 @@ inline void change(AttentionBias& value) {
 inline void change(ScoreFunction& value) {
     value = value == ScoreFunction::sigmoid ? ScoreFunction::softmax : ScoreFunction::sigmoid;
 }
+inline void change(Activation& value) {
+    value = value == Activation::silu ? Activation::gelu_tanh : Activation::silu;
+}
 inline void change(InitialValues& value) {
     value = value == InitialValues::of_2025 ? InitialValues::of_2026 : InitialValues::of_2025;
 }

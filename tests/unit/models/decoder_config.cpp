@@ -196,6 +196,11 @@ TEST_CASE("experts, groups and choices must fit each other") {
         of_experts([](MoeConfig& m) { m.biases = true; }) ==
         "moe.biases = true: experts have biases only if the rows of their gate and up projections take turns "
         "in one matrix (moe.gate_interleaved)");
+    CHECK(of_experts([](MoeConfig& m) { m.shared_gate = true; }) ==
+          "model.moe.shared_gate = true: there are no shared experts, which it is for; set "
+          "model.moe.num_shared_experts = 1 too");
+    CHECK(of_experts([](MoeConfig& m) { m.gate = {.activation = Activation::gelu_tanh, .alpha = 1.702}; }) ==
+          "moe.gate_alpha = 1.702: only moe.activation = \"silu\" has it; others need 1");
     CHECK(of_experts([](MoeConfig& m) { m.scale = 0; }) ==
           "model.moe.route_scale = 0: must be greater than 0 (usual: 1)");
     CHECK(of_experts([](MoeConfig& m) { m.balance_rate = -1; }) ==
@@ -320,4 +325,16 @@ TEST_CASE("models with more parameters than can be counted are refused before th
               c.dim = 1 << 20;
               c.feed_forward.hidden = 1 << 20;
           }) == "");
+}
+
+TEST_CASE("factors must be greater than 0, but that of scores may be 0") {
+    CHECK(complaint([](DecoderConfig& c) { set_scales(c); }) == "");
+    CHECK(complaint([](DecoderConfig& c) { c.embedding_scale = 0; }) ==
+          "model.embedding_scale = 0: must be greater than 0 (usual: 1)");
+    CHECK(complaint([](DecoderConfig& c) { c.residual_scale = -0.5; }) ==
+          "model.residual_scale = -0.5: must be greater than 0 (usual: 1)");
+    CHECK(complaint([](DecoderConfig& c) { c.logits_scale = 0; }) ==
+          "model.logits_scale = 0: must be greater than 0 (usual: 1)");
+    CHECK(complaint([](DecoderConfig& c) { c.grouped().scale = -1; }) ==
+          "model.attention_scale = -1: must be at least 0 (usual: 0, which means head_dim^-1/2)");
 }

@@ -36,7 +36,14 @@ const std::map<std::string, Condition>& conditions() {
                     experts = [](const DecoderConfig&m) { return m.moe.experts > 0; },
                     groups = [](const DecoderConfig&m) { return m.moe.groups > 1; },
                     clamped = [](const DecoderConfig&m) { return m.moe.gate.limit > 0; },
-                    scaled = [](const DecoderConfig&m) { return m.moe.experts > 0 && !m.moe.biases; };
+                    scaled = [](const DecoderConfig&m) { return m.moe.experts > 0 && !m.moe.biases; },
+                    with_alpha =
+                        [](const DecoderConfig&m) {
+                            return m.moe.experts > 0 && m.moe.gate.activation == Activation::silu;
+                        },
+                    without_alpha =
+                        [](const DecoderConfig&m) { return m.moe.experts > 0 && m.moe.gate.alpha == 1; },
+                    dense = [](const DecoderConfig&m) { return m.moe_rows() < m.layers; };
     static const std::map<std::string, Condition> all = {
         {"partial_rotary_factor", others},
         {"norm_type", usual_norms},
@@ -61,7 +68,9 @@ const std::map<std::string, Condition>& conditions() {
         {"moe.num_expert_groups", never},  // it must divide the number of experts
         {"moe.num_limited_groups", groups},
         {"moe.gate_limit", clamped},
-        {"moe.gate_alpha", experts},
+        {"moe.gate_alpha", with_alpha},
+        {"moe.activation", without_alpha},
+        {"ffn_activation", dense},
         {"moe.gate_shift", experts},
         {"moe.score_before_experts", scaled},
         {"moe.load_balance_coeff", never},  // of updates

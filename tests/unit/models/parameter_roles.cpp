@@ -53,6 +53,7 @@ const std::map<std::string, ParamRole> roles = {
     {"moe.experts.mlp1_bias", ParamRole::bias},
     {"moe.experts.mlp2_weight", ParamRole::matrix},
     {"moe.experts.mlp2_bias", ParamRole::bias},
+    {"moe.shared_gate.weight", ParamRole::matrix},
     {"moe.shared_experts.w1.weight", ParamRole::matrix},
     {"moe.shared_experts.w2.weight", ParamRole::matrix},
     {"moe.shared_experts.w3.weight", ParamRole::matrix},

@@ -49,6 +49,7 @@ struct GroupedAttentionConfig {
     QkNorm qk_norm = QkNorm::none;
     AttentionBias bias = AttentionBias::none;
     bool sinks = false;        ///< a learned score for each head, with a value of zeros
+    double scale = 0;          ///< factor of the scores; 0: head_dim^-1/2
     int64_t window = 0;        ///< tokens that a query attends to, with itself; 0: all before it
     int64_t chunk = 0;         ///< a query attends to tokens of its own chunk of so many; 0: to all before it
     double rope_fraction = 1;  ///< the part of a head's columns that RoPE rotates, the first ones
@@ -82,6 +83,12 @@ void for_each_field(ConfigOf<GroupedAttentionConfig> auto& a, Visit&& visit) {
     visit(ConfigField{.name = "qk_norm", .is_later = true}, a.qk_norm);
     visit(ConfigField{.name = "attention_bias", .is_later = true}, a.bias);
     visit(ConfigField{.name = "attention_sinks", .is_later = true}, a.sinks);
+    visit(ConfigField{.name = "attention_scale",
+                      .kind = constant,
+                      .is_later = true,
+                      .may_be_zero = true,
+                      .usual = "0, which means head_dim^-1/2"},
+          a.scale);
     visit(head_field::window, a.window);
     visit(ConfigField{.name = "attention_chunk", .kind = constant, .is_later = true, .least = 0}, a.chunk);
     visit(ConfigField{.name = "temperature_scale",

@@ -39,15 +39,16 @@ struct MoeConfig {
     int64_t top_k = 1;
     int64_t hidden = 0;         ///< width of an expert between its matrices
     int64_t shared_hidden = 0;  ///< width of the shared experts, which are one layer; 0: none
+    bool shared_gate = false;   ///< each token multiplies their result by the sigmoid of a product with it
     ScoreFunction score = ScoreFunction::softmax;
     bool normalise = false;
     double scale = 1;
     int64_t groups = 1, kept_groups = 1;
     bool router_bias = false;  ///< the logits have a bias
     bool biases = false;       ///< both matrices of an expert have biases (gpt-oss); needs gate.interleaved
-    /// The activation function; whether the weight of a token multiplies the expert's input (Llama 4) or its
-    /// result; and `interleaved`, whether the rows of an expert's gate and up projections take turns in one
-    /// matrix (gpt-oss) or are two.
+    /// The activation function, also that of shared experts; whether the weight of a token multiplies the
+    /// expert's input (Llama 4) or its result; and `interleaved`, whether the rows of an expert's gate and up
+    /// projections take turns in one matrix (gpt-oss) or are two.
     Gate gate;
     /// The amount by which each step changes the biases that balance the loads (Wang et al. 2024).
     double balance_rate = 0;
@@ -68,6 +69,7 @@ void for_each_field(ConfigOf<MoeConfig> auto& m, Visit&& visit) {
     visit(ConfigField{.name = "moe.top_k", .kind = constant, .is_later = true}, m.top_k);
     visit(ConfigField{.name = "moe.hidden", .is_later = true, .least = 0}, m.hidden);
     visit(ConfigField{.name = "moe.shared_hidden", .is_later = true, .least = 0}, m.shared_hidden);
+    visit(ConfigField{.name = "moe.shared_gate", .is_later = true}, m.shared_gate);
     visit(ConfigField{.name = "moe.score_func", .kind = constant, .is_later = true}, m.score);
     visit(ConfigField{.name = "moe.route_norm", .kind = constant, .is_later = true}, m.normalise);
     visit(ConfigField{.name = "moe.route_scale", .kind = constant, .is_later = true, .usual = "1"}, m.scale);
@@ -75,6 +77,7 @@ void for_each_field(ConfigOf<MoeConfig> auto& m, Visit&& visit) {
     visit(ConfigField{.name = "moe.num_limited_groups", .kind = constant, .is_later = true}, m.kept_groups);
     visit(ConfigField{.name = "moe.gate_bias", .is_later = true}, m.router_bias);
     visit(ConfigField{.name = "moe.biases", .is_later = true}, m.biases);
+    visit(ConfigField{.name = "moe.activation", .kind = constant, .is_later = true}, m.gate.activation);
     // described only if it differs from moe.biases, which stood for both at first
     visit(ConfigField{.name = "moe.gate_interleaved", .is_later = true}, m.gate.interleaved);
     visit(

@@ -17,6 +17,13 @@ void for_rows(Exec& exec, const Groups& groups, int64_t cols, F&& f) {
     }
 }
 
+// Those of groups and their padding, or all without groups.
+int64_t rows_to_gate(const Groups& groups, const Tensor& rows) {
+    if (!groups) return rows.rows();
+    check_groups(groups, rows);
+    return used_rows(groups);
+}
+
 }  // namespace
 
 void Cpu::add_group_bias(Exec& exec, Tensor y, Tensor bias, Tensor scale, const Groups& groups) {
@@ -63,13 +70,13 @@ void Cpu::add_group_bias_backward(Exec& exec, Tensor dbias, Tensor dscale, Tenso
 }
 
 void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
-    check_groups(groups, y);
+    const int64_t rows = rows_to_gate(groups, y);
     const int64_t width = y.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "gate: gate_up is not [rows, 2F]");
     dispatch(y.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const A* factors = scale ? scale.as<const A>() : nullptr;
-        parallel_rows(exec, used_rows(groups), 3 * width, [&](int64_t i) {
+        parallel_rows(exec, rows, 3 * width, [&](int64_t i) {
             gate_row(Lane(), y.row<T>(i), gate_up.row<const T>(i), width, factors ? factors[i] : A(1), o);
         });
     });
@@ -77,15 +84,14 @@ void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups&
 
 void Cpu::gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Tensor dy, Tensor gate_up,
                         Tensor scale, const Groups& groups, const Gate& o) {
-    check_groups(groups, dy);
-    const int64_t width = dy.cols();
+    const int64_t rows = rows_to_gate(groups, dy), width = dy.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == dy.rows() && dgate_up.shape == gate_up.shape,
             "gate: gate_up is not [rows, 2F]");
     dispatch(dy.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const A* factors = scale ? scale.as<const A>() : nullptr;
         A* dots = dscale ? dscale.as<A>() : nullptr;
-        parallel_rows(exec, used_rows(groups), 6 * width, [&](int64_t i) {
+        parallel_rows(exec, rows, 6 * width, [&](int64_t i) {
             const T *d = dy.row<const T>(i), *in = gate_up.row<const T>(i);
             const A factor = factors ? factors[i] : A(1);
             if (dots) dots[i] = gate_dot_row(Lane(), d, in, width, factor, o);

@@ -23,7 +23,7 @@ void compute(Exec& exec, const CrossEntropy& of) {
     const Rows<const int32_t> label_of = rows_of<const int32_t>(of.labels);
     A *loss = of.losses.as<A>(), *z_loss = has_z ? of.z_losses.as<A>() : nullptr;
     const A *sum = of.lse.as<const A>(), *value = of.at_label.as<const A>(), scale = A(of.scale),
-            w = A(of.z_weight);
+            w = A(of.z_weight), f = A(of.part.scale);
     parallel_rows(exec, of.logits.rows(), of.logits.cols(), [&](int64_t t) {
         const int32_t label = *label_of[t];
         const bool inside = label >= 0 && label < of.part.total;
@@ -34,7 +34,7 @@ void compute(Exec& exec, const CrossEntropy& of) {
         }
         if (of.dlogits)
             cross_entropy_gradient_row<has_z>(Lane(), of.dlogits.row<T>(t), of.logits.row<const T>(t),
-                                              label - of.part.first, of.logits.cols(), sum[t],
+                                              label - of.part.first, of.logits.cols(), f, sum[t],
                                               inside ? scale : A(0), w);
     });
 }
@@ -50,11 +50,12 @@ void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Te
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A *sum = lse.as<A>(), *value = at_label.as<A>();
+        const A f = A(part.scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
             const T* row = logits.row<const T>(t);
             const int64_t column = *label_of[t] - part.first;
-            sum[t] = log_sum_exp_row(Lane(), row, logits.cols());
-            value[t] = column >= 0 && column < logits.cols() ? A(load(row[column])) : A(0);
+            sum[t] = log_sum_exp_row(Lane(), row, logits.cols(), f);
+            value[t] = column >= 0 && column < logits.cols() ? f * load(row[column]) : A(0);
         });
     });
 }
@@ -74,12 +75,12 @@ void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
     });
 }
 
-void Cpu::largest_of_rows(Exec& exec, Tensor largest, Tensor logits) {
+void Cpu::largest_of_rows(Exec& exec, Tensor largest, Tensor logits, double scale) {
     require(largest.count() == logits.rows(), "largest of rows: needs one result for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         const Rows<Acc<T>> results = rows_of<Acc<T>>(largest);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            *results[t] = largest_of_row(Lane(), logits.row<const T>(t), logits.cols());
+            *results[t] = Acc<T>(scale) * largest_of_row(Lane(), logits.row<const T>(t), logits.cols());
         });
     });
 }

@@ -26,12 +26,16 @@ void Cpu::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table, Vocabular
     const int32_t* token = checked(tokens, y.rows(), part);
     const size_t bytes = size_t(y.cols() * size_of(y.dtype));
     dispatch(y.dtype, [&]<class T>(T) {
+        const Acc<T> scale = Acc<T>(part.scale);
         parallel_rows(exec, y.rows(), y.cols(), [&](int64_t t) {
             const int64_t row = token[t] - part.first;
-            if (row >= 0 && row < table.rows())
+            if (row < 0 || row >= table.rows())
+                std::memset(static_cast<void*>(y.row<T>(t)), 0, bytes);
+            else if (part.scale == 1)
                 std::memcpy(y.row<T>(t), table.row<const T>(row), bytes);
             else
-                std::memset(static_cast<void*>(y.row<T>(t)), 0, bytes);
+                Lane().map(
+                    y.cols(), y.row<T>(t), [=](Acc<T> x) { return scale * x; }, table.row<const T>(row));
         });
     });
 }
@@ -43,13 +47,14 @@ void Cpu::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor tokens
     // each thread gets whole cache lines
     const int64_t share = std::max<int64_t>(16, round_up(div_ceil(width, exec.threads), 16));
     dispatch(dy.dtype, [&]<class T>(T) {
+        const Acc<T> scale = Acc<T>(part.scale);
         parallel_blocks(exec, width, share, [&](int64_t, int64_t first, int64_t last) {
             for (int64_t t = 0; t < dy.rows(); ++t) {
                 const int64_t row = token[t] - part.first;
                 if (row < 0 || row >= dtable.rows()) continue;
                 Acc<T>* sum = dtable.row<Acc<T>>(row) + first;
                 const T* d = dy.row<const T>(t) + first;
-                Lane().each(last - first, [=](int64_t j) { sum[j] += load(d[j]); });
+                Lane().each(last - first, [=](int64_t j) { sum[j] += scale * load(d[j]); });
             }
         });
     });

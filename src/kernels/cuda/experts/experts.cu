@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Biases and activations of rows that are grouped by expert. There is a block for each row of the buffer; it
-// returns at once if its row is in no group.
+// returns at once if its row is in no group. Activations may have no groups: then all rows are meant.
 #include "../../rows/gate.hpp"
 #include "../cuda.hpp"
 #include "groups.hpp"

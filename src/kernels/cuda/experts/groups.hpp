@@ -27,8 +27,10 @@ struct DeviceGroups {
         return {group, begins[group] + first, counts[group] - first, padded(group) - first};
     }
 
-    /// The place of a row. Its group is the last one that begins there or before.
+    /// The place of a row. Its group is the last one that begins there or before. Without groups, the row is
+    /// one by itself.
     __device__ PlaceInGroup of_row(int64_t row) const {
+        if (begins == nullptr) return {0, row, 1, 1};
         int64_t low = 0, high = number;  // the first group that begins later is in [low, high]
         while (low < high) {
             const int64_t middle = (low + high) / 2;
@@ -61,6 +63,7 @@ struct DeviceGroups {
 };
 
 inline DeviceGroups device_groups(const Groups& groups) {
+    if (!groups) return {nullptr, nullptr, 0, 1};
     require(groups.begins.count() == groups.number(), "groups have as many begins as counts");
     return {groups.begins.as<const int32_t>(), groups.counts.as<const int32_t>(), groups.number(),
             groups.multiple};

@@ -15,13 +15,13 @@ namespace {
 
 template <class T>
 __global__ void log_sum_exp_kernel(Acc<T>* lse, Acc<T>* at_label, Rows<const T> logits,
-                                   Rows<const int32_t> labels, int64_t width, int64_t first) {
+                                   Rows<const int32_t> labels, int64_t width, int64_t first, Acc<T> f) {
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x, column = *labels[t] - first;
-    const Acc<T> sum = log_sum_exp_row(team, logits[t], width);
+    const Acc<T> sum = log_sum_exp_row(team, logits[t], width, f);
     if (!team.first()) return;
     lse[t] = sum;
-    at_label[t] = column >= 0 && column < width ? load(logits[t][column]) : Acc<T>(0);
+    at_label[t] = column >= 0 && column < width ? f * load(logits[t][column]) : Acc<T>(0);
 }
 
 template <class A>
@@ -30,11 +30,11 @@ __global__ void add_log_sum_exp_kernel(A* lse, Rows<const A> parts, int64_t coun
 }
 
 template <class T>
-__global__ void largest_logits_kernel(Rows<Acc<T>> largest, Rows<const T> logits, int64_t width) {
+__global__ void largest_logits_kernel(Rows<Acc<T>> largest, Rows<const T> logits, int64_t width, Acc<T> f) {
     const BlockTeam team(shared_memory());
     const int64_t t = blockIdx.x;
     const Acc<T> found = largest_of_row(team, logits[t], width);
-    if (team.first()) *largest[t] = found;
+    if (team.first()) *largest[t] = f * found;
 }
 
 // See Kernels::cross_entropy.
@@ -69,7 +69,8 @@ __device__ void cross_entropy_of_row(const CrossEntropy<T>& of) {
     }
     if (of.dlogits.data)
         cross_entropy_gradient_row<has_z>(team, of.dlogits[t], of.logits[t], label - of.part.first, of.width,
-                                          of.lse[t], label >= 0 && label < of.part.total ? scale : A(0), w);
+                                          A(of.part.scale), of.lse[t],
+                                          label >= 0 && label < of.part.total ? scale : A(0), w);
 }
 
 template <class T>
@@ -93,7 +94,7 @@ void Cuda::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, T
         using A = Acc<T>;
         launch(exec, "log_sum_exp", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
                log_sum_exp_kernel<T>, lse.as<A>(), at_label.as<A>(), rows_of<const T>(logits),
-               rows_of<const int32_t>(labels), logits.cols(), part.first);
+               rows_of<const int32_t>(labels), logits.cols(), part.first, A(part.scale));
     });
 }
 
@@ -103,11 +104,12 @@ void Cuda::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
            lse.as<float>(), rows_of<const float>(parts), parts.rows(), lse.count());
 }
 
-void Cuda::largest_of_rows(Exec& exec, Tensor largest, Tensor logits) {
+void Cuda::largest_of_rows(Exec& exec, Tensor largest, Tensor logits, double scale) {
     require(largest.count() == logits.rows(), "largest of rows: needs one result for each row");
     dispatch(logits.dtype, [&]<class T>(T) {
         launch(exec, "largest_of_rows", {blocks_for(logits.rows()), 512, BlockTeam::shared_bytes},
-               largest_logits_kernel<T>, rows_of<Acc<T>>(largest), rows_of<const T>(logits), logits.cols());
+               largest_logits_kernel<T>, rows_of<Acc<T>>(largest), rows_of<const T>(logits), logits.cols(),
+               Acc<T>(scale));
     });
 }
 

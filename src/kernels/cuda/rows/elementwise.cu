@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU.
+// Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU and GEGLU.
+#include "../../rows/glu.hpp"
 #include "../../rows/matrix.hpp"
-#include "../../rows/swiglu.hpp"
 #include "../cuda.hpp"
 #include "../launch.hpp"
 #include "../ptx/mma.hpp"
@@ -141,38 +141,66 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* 
 }
 
 /// bits: the largest magnitude of y, if with_largest.
-template <class T, bool with_largest>
-__global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t rows, int64_t width) {
+template <Activation activation, bool with_largest, class T>
+__device__ void glu(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t rows, int64_t width) {
     const auto team = row_team<MaybeWithLargest<Streams, with_largest>>();
     each_row(rows, [&](int64_t row) {
         const T* gate = gate_up[row];
-        swiglu_row(team, y[row], gate, gate + width, width);
+        glu_row<activation>(team, y[row], gate, gate + width, width);
     });
     if constexpr (with_largest) raise(bits, team.largest_written().first);
 }
 
 /// y: also rounded. A block has a whole row.
-template <class T>
-__global__ void rounded_swiglu_kernel(RoundedRows<T> y, Rows<const T> gate_up, int64_t width) {
+template <Activation activation, class T>
+__device__ void rounded_glu(const RoundedRows<T>& y, Rows<const T> gate_up, int64_t width) {
     const T* const gate = gate_up[blockIdx.x];
     y.write(blockIdx.x, width,
-            [=](const auto& team, T* out) { swiglu_row(team, out, gate, gate + width, width); });
+            [=](const auto& team, T* out) { glu_row<activation>(team, out, gate, gate + width, width); });
 }
 
 /// bits: those of both gradients, if with_largest.
-template <class T, bool with_largest>
-__global__ void swiglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
-                                       Rows<const T> gate_up, int64_t rows, int64_t width) {
+template <Activation activation, bool with_largest, class T>
+__device__ void glu_backward(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy, Rows<const T> gate_up,
+                             int64_t rows, int64_t width) {
     const auto team = row_team<MaybeWithLargest<Streams, with_largest>>();
     each_row(rows, [&](int64_t row) {
         const T* gate = gate_up[row];
         T* dgate = dgate_up[row];
-        swiglu_backward_row(team, dgate, dgate + width, dy[row], gate, gate + width, width);
+        glu_backward_row<activation>(team, dgate, dgate + width, dy[row], gate, gate + width, width);
     });
     if constexpr (with_largest) {
         raise(bits, team.largest_written().first);
         raise(bits + 1, team.largest_written().second);
     }
+}
+
+// Each activation has kernels of its own names, which profiles show.
+template <class T, bool with_largest>
+__global__ void swiglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t rows, int64_t width) {
+    glu<Activation::silu, with_largest>(y, bits, gate_up, rows, width);
+}
+template <class T, bool with_largest>
+__global__ void geglu_kernel(Rows<T> y, int32_t* bits, Rows<const T> gate_up, int64_t rows, int64_t width) {
+    glu<Activation::gelu_tanh, with_largest>(y, bits, gate_up, rows, width);
+}
+template <class T>
+__global__ void rounded_swiglu_kernel(RoundedRows<T> y, Rows<const T> gate_up, int64_t width) {
+    rounded_glu<Activation::silu>(y, gate_up, width);
+}
+template <class T>
+__global__ void rounded_geglu_kernel(RoundedRows<T> y, Rows<const T> gate_up, int64_t width) {
+    rounded_glu<Activation::gelu_tanh>(y, gate_up, width);
+}
+template <class T, bool with_largest>
+__global__ void swiglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
+                                       Rows<const T> gate_up, int64_t rows, int64_t width) {
+    glu_backward<Activation::silu, with_largest>(dgate_up, bits, dy, gate_up, rows, width);
+}
+template <class T, bool with_largest>
+__global__ void geglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<const T> dy,
+                                      Rows<const T> gate_up, int64_t rows, int64_t width) {
+    glu_backward<Activation::gelu_tanh, with_largest>(dgate_up, bits, dy, gate_up, rows, width);
 }
 
 }  // namespace
@@ -250,38 +278,72 @@ void Cuda::rope(Exec& exec, Tensor x, Tensor table, Tensor positions, const Rope
     });
 }
 
-void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
+namespace {
+
+/// The kernels of one activation for elements of type T.
+template <Activation activation, class T>
+constexpr auto rounded_glu_kernel =
+    activation == Activation::silu ? rounded_swiglu_kernel<T> : rounded_geglu_kernel<T>;
+template <Activation activation, class T, bool with_largest>
+constexpr auto glu_kernel =
+    activation == Activation::silu ? swiglu_kernel<T, with_largest> : geglu_kernel<T, with_largest>;
+template <Activation activation, class T, bool with_largest>
+constexpr auto glu_backward_kernel = activation == Activation::silu ? swiglu_backward_kernel<T, with_largest>
+                                                                    : geglu_backward_kernel<T, with_largest>;
+
+template <Activation activation>
+void launch_glu(Exec& exec, const char* name, Tensor y, Tensor gate_up) {
     const int64_t width = y.cols();
-    require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "swiglu: gate_up is not [T, 2F]");
-    require(!y.largest || y.largest_cols == width, "swiglu: y has one largest magnitude");
+    require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "gated unit: gate_up is not [T, 2F]");
+    require(!y.largest || y.largest_cols == width, "gated unit: y has one largest magnitude");
     dispatch(y.dtype, [&]<class T>(T) {
         if (y.rounded)
-            return launch(exec, "swiglu", grid_of_rounded_rows<T>(y.rows(), width), rounded_swiglu_kernel<T>,
-                          RoundedRows<T>(y), rows_of<const T>(gate_up), width);
+            return launch(exec, name, grid_of_rounded_rows<T>(y.rows(), width),
+                          rounded_glu_kernel<activation, T>, RoundedRows<T>(y), rows_of<const T>(gate_up),
+                          width);
         with_largest_of(y, [&]<bool with_largest>(int32_t* bits) {
-            const auto kernel = swiglu_kernel<T, with_largest>;
-            launch(exec, "swiglu",
+            const auto kernel = glu_kernel<activation, T, with_largest>;
+            launch(exec, name,
                    resident_rows(exec, kernel, grid_of({y.rows(), width}, bytes_for<with_largest>)), kernel,
                    rows_of<T>(y), bits, rows_of<const T>(gate_up), y.rows(), width);
         });
     });
 }
 
-void Cuda::swiglu_backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+template <Activation activation>
+void launch_glu_backward(Exec& exec, const char* name, Tensor dgate_up, Tensor dy, Tensor gate_up) {
     const int64_t width = dy.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == dy.rows() && dgate_up.cols() == 2 * width,
-            "swiglu: gate_up is not [T, 2F]");
+            "gated unit: gate_up is not [T, 2F]");
     require(!dgate_up.largest || dgate_up.largest_cols == width,
-            "swiglu: dgate_up has two largest magnitudes");
+            "gated unit: dgate_up has two largest magnitudes");
     dispatch(dy.dtype, [&]<class T>(T) {
         with_largest_of(dgate_up, [&]<bool with_largest>(int32_t* bits) {
-            const auto kernel = swiglu_backward_kernel<T, with_largest>;
-            launch(exec, "swiglu_backward",
+            const auto kernel = glu_backward_kernel<activation, T, with_largest>;
+            launch(exec, name,
                    resident_rows(exec, kernel, grid_of({dy.rows(), width}, bytes_for<with_largest>)), kernel,
                    rows_of<T>(dgate_up), bits, rows_of<const T>(dy), rows_of<const T>(gate_up), dy.rows(),
                    width);
         });
     });
+}
+
+}  // namespace
+
+void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
+    launch_glu<Activation::silu>(exec, "swiglu", y, gate_up);
+}
+
+void Cuda::swiglu_backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    launch_glu_backward<Activation::silu>(exec, "swiglu_backward", dgate_up, dy, gate_up);
+}
+
+void Cuda::geglu(Exec& exec, Tensor y, Tensor gate_up) {
+    launch_glu<Activation::gelu_tanh>(exec, "geglu", y, gate_up);
+}
+
+void Cuda::geglu_backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    launch_glu_backward<Activation::gelu_tanh>(exec, "geglu_backward", dgate_up, dy, gate_up);
 }
 
 }  // namespace coeus::cuda

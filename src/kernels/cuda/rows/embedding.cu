@@ -17,12 +17,12 @@ namespace {
 
 template <class T>
 __global__ void embedding_kernel(Rows<T> y, const int32_t* tokens, Rows<const T> table, int64_t rows,
-                                 int64_t width, int64_t first) {
+                                 int64_t width, int64_t first, Acc<T> scale) {
     const int64_t t = blockIdx.x, row = tokens[t] - first;
     const Threads team(threadIdx.x, blockDim.x);
     if (row >= 0 && row < rows)
         team.map(
-            width, y[t], [](auto x) { return x; }, table[row]);
+            width, y[t], [=](Acc<T> x) { return scale * x; }, table[row]);
     else
         team.map(width, y[t], [] { return Acc<T>(0); });
 }
@@ -97,7 +97,7 @@ __global__ void sort_tokens_kernel(PlacedToken* sorted, PlacedToken* other, cons
 /// row's first place adds up the row. Lanes after the last column read the first gradients.
 template <int size, class T>
 __global__ void embedding_backward_kernel(Rows<Acc<T>> dtable, Rows<const T> dy, const PlacedToken* sorted,
-                                          int64_t count, int64_t rows, int64_t width) {
+                                          int64_t count, int64_t rows, int64_t width, Acc<T> scale) {
     constexpr int ahead = 8;  // gradients that are loaded before they are added
     const int lane = int(threadIdx.x) % warp_size;
     const int64_t place = int64_t(blockIdx.x) * (blockDim.x / warp_size) + threadIdx.x / warp_size,
@@ -124,7 +124,7 @@ __global__ void embedding_backward_kernel(Rows<Acc<T>> dtable, Rows<const T> dy,
             for (int k = 0; k < ahead; ++k)
                 if (i + k < number) {
                     COEUS_UNROLL
-                    for (int e = 0; e < size; ++e) sums.values[e] += load(packs[k].values[e]);
+                    for (int e = 0; e < size; ++e) sums.values[e] += scale * load(packs[k].values[e]);
                 }
         }
     }
@@ -139,7 +139,7 @@ void Cuda::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table, Vocabula
     dispatch(y.dtype, [&]<class T>(T) {
         launch(exec, "embedding", {blocks_for(y.rows()), threads_for(y.cols())}, embedding_kernel<T>,
                rows_of<T>(y), tokens.as<const int32_t>(), rows_of<const T>(table), table.rows(), y.cols(),
-               part.first);
+               part.first, Acc<T>(part.scale));
     });
 }
 
@@ -160,7 +160,7 @@ void Cuda::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor token
                    {dim3(blocks_for(div_ceil(count, warps)), blocks_for(div_ceil(width, warp_size * size))),
                     warps * warp_size},
                    embedding_backward_kernel<size, T>, rows_of<Acc<T>>(dtable), rows_of<const T>(dy), sorted,
-                   count, rows, width);
+                   count, rows, width, Acc<T>(part.scale));
         };
         constexpr int size = pack_count<Acc<T>>();
         if (in_pieces({dtable, dy}) && width % size == 0)

@@ -446,15 +446,17 @@ public:
     }
     /// Each thread reads its elements once: its sum is multiplied when a larger one comes.
     template <class A, class T>
-    __device__ Two<A> sum_of_exp(int64_t n, const T* in) const {
+    __device__ Two<A> sum_of_exp(int64_t n, const T* in, A f) const {
         Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
         visit_packs(
-            n, [&](const auto& pack) { sums = joined<T>(sums, sum_of_pack<A>(pack)); }, in);
+            n, [&](const auto& pack) { sums = joined<T>(sums, sum_of_pack<A>(pack, f), f); }, in);
         COEUS_UNROLL
         for (int distance = warp_size / 2; distance > 0; distance /= 2)
-            sums = joined<T>(sums, {__shfl_xor_sync(whole_warp, sums.first, distance),
-                                    __shfl_xor_sync(whole_warp, sums.second, distance)});
-        return over_warps(sums, [](const Two<A>& a, const Two<A>& b) { return joined<T>(a, b); });
+            sums = joined<T>(sums,
+                             {__shfl_xor_sync(whole_warp, sums.first, distance),
+                              __shfl_xor_sync(whole_warp, sums.second, distance)},
+                             f);
+        return over_warps(sums, [=](const Two<A>& a, const Two<A>& b) { return joined<T>(a, b, f); });
     }
     /// The sum of the values of all threads.
     template <class A>
@@ -470,14 +472,15 @@ public:
     __device__ void barrier() const { __syncthreads(); }
 
 private:
-    /// Largest elements and sums of exp of two parts as those of the whole.
+    /// Largest elements and sums of exp(f ...) of two parts as those of the whole.
     template <class T, class A>
-    __device__ static Two<A> joined(const Two<A>& a, const Two<A>& b) {
+    __device__ static Two<A> joined(const Two<A>& a, const Two<A>& b, A f) {
         const A largest = b.first > a.first ? b.first : a.first;
-        return {largest, a.second * exp_for<T>(a.first - largest) + b.second * exp_for<T>(b.first - largest)};
+        const A of_a = exp_for<T>(f * (a.first - largest)), of_b = exp_for<T>(f * (b.first - largest));
+        return {largest, a.second * of_a + b.second * of_b};
     }
     template <class A, class T, int size>
-    __device__ static Two<A> sum_of_pack(const Pack<T, size>& pack) {
+    __device__ static Two<A> sum_of_pack(const Pack<T, size>& pack, A f) {
         Two<A> sums = {std::numeric_limits<A>::lowest(), 0};
         COEUS_UNROLL
         for (int i = 0; i < size; ++i) {
@@ -485,7 +488,7 @@ private:
             sums.first = value > sums.first ? value : sums.first;
         }
         COEUS_UNROLL
-        for (int i = 0; i < size; ++i) sums.second += exp_for<T>(A(load(pack.values[i])) - sums.first);
+        for (int i = 0; i < size; ++i) sums.second += exp_for<T>(f * (A(load(pack.values[i])) - sums.first));
         return sums;
     }
     template <class A, class Join>
