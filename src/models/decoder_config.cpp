@@ -31,8 +31,8 @@ LatentAttentionConfig attention_of(const DecoderConfig& model, LatentAttentionCo
 
 std::vector<RopeConfig> DecoderConfig::ropes() const {
     std::vector<RopeConfig> all = {rope};
-    const RopeConfig in_windows = {window_rope.theta, window_rope.scaling, rope.layout};
-    if (window_rope && in_windows != rope) all.push_back(in_windows);
+    if (RopeConfig in_windows = window_rope.beside(rope); in_windows != rope)
+        all.push_back(std::move(in_windows));
     return all;
 }
 
@@ -119,7 +119,6 @@ void DecoderConfig::validate() const {
     require_digits("nope_layers", without_rope);
     require_digits("moe.layers", moe_layers);
     std::visit([&](const auto& kind) { require_valid(kind, dim); }, attention);
-    require_valid(window_rope);
     for (const RopeConfig& one : ropes()) require_valid(one, head_sizes().rotated_dim);
     for (const LayerKind& kind : layer_kinds())
         std::visit([](const auto& part) { require_valid(part); }, kind.config.feed_forward);

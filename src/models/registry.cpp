@@ -25,8 +25,10 @@ namespace coeus {
     DO(llama2)                \
     DO(llama3)                \
     DO(llama4)                \
+    DO(ministral3)            \
     DO(mistral)               \
     DO(mixtral)               \
+    DO(phi3)                  \
     DO(qwen2)                 \
     DO(qwen3)                 \
     DO(seed_oss)              \

@@ -375,21 +375,13 @@ void read_hub_ropes(const JsonView& json, RopeConfig& rope, WindowRope& in_windo
 
 void write_hub_ropes(Json& json, const RopeConfig& rope, const WindowRope& in_windows,
                      const char* window_theta) {
-    const WindowRope windowed = in_windows ? in_windows : WindowRope{rope.theta, rope.scaling};
+    const RopeConfig windowed = in_windows.beside(rope);
     json.set("rope_parameters", Json::object()
                                     .set(of_full, hub_object(rope.theta, rope.scaling))
                                     .set(of_windowed, hub_object(windowed.theta, windowed.scaling)));
     write_older_form(json, rope);
     if (window_theta) json.set(window_theta, windowed.theta);
     write_original_length(json, rope.scaling);
-}
-
-void require_valid(const WindowRope& rope) {
-    if (!rope && rope.scaling != RopeScaling{})
-        throw ConfigError(
-            "model.window_rope_theta = {}: must be greater than 0 (usual: 10000), because the RoPE of layers "
-            "with a window is scaled",
-            rope.theta);
 }
 
 void require_valid(const RopeConfig& rope, int64_t width) {

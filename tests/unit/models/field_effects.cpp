@@ -56,7 +56,7 @@ const std::map<std::string, Condition>& conditions() {
         {"nope_first_layer", without_rope},
         {"nope_layers", without_rope},
         {"window_rope_theta", others},
-        {"window_rope_scaling", [](const DecoderConfig& m) { return bool(m.window_rope); }},
+        {"window_rope_scaling", others},
         {"temperature_scale", warm},
         {"temperature_floor", warm},
         {"temperature_offset", warm},

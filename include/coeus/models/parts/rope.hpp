@@ -28,7 +28,11 @@ struct WindowRope {
     double theta = 0;  ///< 0: as in the other layers
     RopeScaling scaling = {};
 
-    explicit operator bool() const { return theta > 0; }
+    explicit operator bool() const { return theta > 0 || scaling != RopeScaling{}; }
+    /// The whole of it, in a model with this RoPE in the other layers.
+    RopeConfig beside(const RopeConfig& other) const {
+        return *this ? RopeConfig{theta > 0 ? theta : other.theta, scaling, other.layout} : other;
+    }
     bool operator==(const WindowRope&) const = default;
 };
 
@@ -154,7 +158,5 @@ void write_hub_ropes(Json& json, const RopeConfig& rope, const WindowRope& in_wi
 
 /// ConfigError: LongRoPE has not one factor for each of the width/2 pairs of columns that are rotated.
 void require_valid(const RopeConfig& rope, int64_t width);
-/// ConfigError: there is a scaling, but no theta.
-void require_valid(const WindowRope& rope);
 
 }  // namespace coeus

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json of families that differ from Llama in their positions: Phi 3 and 4, Ministral 3.
+#include "coeus/models/hub_model.hpp"
+#include "coeus/models/registry.hpp"
+#include "hub_config.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <map>
+#include <string>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// What is read again of the config.json that we write.
+DecoderConfig written_and_read(const DecoderConfig& model) {
+    const TemporaryFolder folder;
+    write_json(hub_config_of(model), folder / "config.json");
+    HubModel back = read_hub_model(folder.path());
+    CHECK(back.unknown_keys.empty());
+    back.config.flavor = model.flavor;
+    return back.config;
+}
+
+}  // namespace
+
+TEST_CASE("Phi and Ministral: flavours have the numbers of parameters of their folders, and a config.json") {
+    const std::map<std::string, int64_t> expected = {
+        {"phi3 3-mini-4k", 3'821'079'552}, {"phi3 3-medium-4k", 13'960'238'080},
+        {"phi3 4-mini", 3'836'021'760},    {"phi3 4", 14'659'507'200},
+        {"ministral3 3B", 3'429'006'336},  {"ministral3 8B", 8'489'553'920},
+        {"ministral3 14B", 13'506'073'600}};
+    for (const std::string family : {"phi3", "ministral3"})
+        for (const DecoderConfig& flavor : find_family(family).flavors) {
+            CAPTURE(family, flavor.flavor);
+            CHECK(written_and_read(flavor) == flavor);
+            const auto found = expected.find(family + " " + flavor.flavor);
+            if (flavor.flavor != "debugmodel") {
+                REQUIRE(found != expected.end());
+                CHECK(flavor.parameters() == found->second);
+            }
+        }
+}
+
+TEST_CASE("config.json of Phi 3: folders as they are published") {
+    const TemporaryFolder folder;
+    const std::string sizes = R"("architectures": ["Phi3ForCausalLM"], "model_type": "phi3",
+        "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"}, "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 96, "vocab_size": 272,
+        "attention_bias": false, "attention_dropout": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+        "hidden_act": "silu", "initializer_range": 0.02, "rms_norm_eps": 1e-05, "rope_theta": 10000.0)";
+    const auto model = [&](const std::string& keys) {
+        const HubModel read = read_hub_model(config_folder(folder, sizes + keys));
+        CHECK(read.unknown_keys.empty());
+        CHECK(written_and_read(read.config) == read.config);
+        return read.config;
+    };
+    const DecoderConfig mini = model(R"(, "max_position_embeddings": 4096, "rope_scaling": null,
+        "original_max_position_embeddings": 4096, "sliding_window": 2047, "tie_word_embeddings": false)");
+    CHECK(mini.head_sizes().window == 2047);
+    CHECK((mini.rope == RopeConfig{.theta = 10000, .layout = RopeLayout::half_split}));
+    // LongRoPE under all its names; the part of a head is beside it
+    const std::string lengths =
+        R"(, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096)";
+    const auto longrope = [](const std::string& type, int pairs) {
+        std::string factors = "1.0";
+        for (int i = 1; i < pairs; ++i) factors += fmt::format(", 1.{}", i);
+        return fmt::format(
+            R"(, "rope_scaling": {{"long_factor": [{0}], "short_factor": [{0}], "type": "{1}"}})", factors,
+            type);
+    };
+    const auto scaling_of = [](const DecoderConfig& m) { return std::get<LongRopeScaling>(m.rope.scaling); };
+    for (const char* type : {"longrope", "su", "yarn"}) {
+        CAPTURE(type);
+        const DecoderConfig read = model(lengths + longrope(type, 8));
+        CHECK(scaling_of(read).short_factor.size() == 8);
+        CHECK(scaling_of(read).original_positions == 4096);
+        CHECK(scaling_of(read).factor == 32);
+    }
+    const DecoderConfig part =
+        model(lengths + R"(, "partial_rotary_factor": 0.75, "lm_head_bias": false, "mlp_bias": false,
+              "full_attn_mod": 1, "interpolate_factor": 1)" +
+              longrope("longrope", 6));
+    CHECK(part.grouped().rope_fraction == 0.75);
+    CHECK(scaling_of(part).long_factor.back() == 1.5);
+    const auto refusal = [&](const std::string& keys) {
+        return message_of(config_folder(folder, sizes + keys));
+    };
+    CHECK_THAT(refusal(longrope("longrope", 8)), Contains("original_max_position_embeddings is missing"));
+    CHECK_THAT(refusal(lengths + longrope("longrope", 7)),
+               Contains("short_factor of the scaling of RoPE must have 8 numbers"));
+    CHECK_THAT(refusal(R"(, "rope_scaling": {"type": "linear", "factor": 2})"),
+               Contains("RoPE must be of type \"default\" or \"longrope\" (the architecture has no other)"));
+    CHECK_THAT(refusal(R"(, "lm_head_bias": true)"), Contains("lm_head_bias must be false"));
+    DecoderConfig scaled = mini;
+    scaled.rope.scaling = LinearScaling{.factor = 2};
+    CHECK_THROWS_WITH(hub_config_of(scaled), Contains("RoPE must be of type \"default\" or \"longrope\""));
+}
+
+TEST_CASE("config.json of Ministral 3: the temperature is beside RoPE, also within a model with images") {
+    const TemporaryFolder folder;
+    const std::string sizes = R"("model_type": "ministral3", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
+        "vocab_size": 272, "max_position_embeddings": 262144, "rms_norm_eps": 1e-05, "sliding_window": null)";
+    const auto rope = [](const std::string& keys) {
+        return R"(, "rope_parameters": {"rope_theta": 1e6, )" + keys + "}";
+    };
+    const std::string yarn = R"("rope_type": "yarn", "type": "yarn", "factor": 16.0, "beta_fast": 32.0,
+        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 16384,
+        "max_position_embeddings": 262144)";
+    const std::string published = sizes + rope(yarn + R"(, "llama_4_scaling_beta": 0.1)");
+    const auto model = [&](const std::string& keys) {
+        const HubModel read = read_hub_model(config_folder(folder, keys));
+        CHECK(read.unknown_keys.empty());
+        CHECK(written_and_read(read.config) == read.config);
+        return read.config;
+    };
+    const DecoderConfig read = model(published);
+    CHECK(read.grouped().temperature == Temperature{.scale = 0.1, .floor = 16384, .offset = 0});
+    CHECK((read.grouped().temperature_everywhere && read.layer(0).grouped().temperature));
+    CHECK(std::get<YarnScaling>(read.rope.scaling).factor == 16);
+    CHECK(model(sizes).rope == read.rope);  // these are the defaults of transformers
+    CHECK(model(sizes).grouped() == read.grouped());
+    CHECK(model(R"("architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
+                   "vision_config": {"hidden_size": 8}, "image_token_index": 10, "text_config": {)" +
+                published + "}") == read);
+    const DecoderConfig plain =
+        model(sizes + rope(R"("rope_type": "default", "original_max_position_embeddings": 5,
+                        "llama_4_scaling_beta": 0.5)"));
+    CHECK(plain.grouped().temperature == Temperature{.scale = 0.5, .floor = 5, .offset = 0});
+    CHECK((plain.rope.scaling == RopeScaling{}));
+    const auto refusal = [&](const std::string& keys) { return message_of(config_folder(folder, keys)); };
+    CHECK_THAT(refusal(sizes + rope(yarn)), Contains("rope_parameters.llama_4_scaling_beta is missing"));
+    CHECK_THAT(refusal(sizes + rope(yarn + R"(, "llama_4_scaling_beta": -1)")),
+               Contains("rope_parameters.llama_4_scaling_beta must be at least 0, is -1"));
+    CHECK_THAT(refusal(published + R"(, "rope_scaling": {)" + yarn + R"(, "llama_4_scaling_beta": 0.2})"),
+               Contains("rope_parameters is {") && Contains("but rope_scaling is {"));
+    // no other family has it
+    const std::string llama =
+        R"("architectures": ["LlamaForCausalLM"], )" + published.substr(expected.find(',') + 1);
+    CHECK_THAT(refusal(llama), Contains("is not a key of RoPE of type \"yarn\""));
+}
