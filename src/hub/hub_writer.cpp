@@ -75,8 +75,9 @@ void write_generation_config(const fs::path& folder, const HubTokenizer& tokeniz
 
 void write_hub_config(const std::string& folder, Json config, Dtype dtype, const HubTokenizer& tokenizer) {
     config.set("dtype", torch_name(dtype)).set("torch_dtype", torch_name(dtype)).set("use_cache", true);
-    config.set("bos_token_id", id_or_null(tokenizer.bos_id))
-        .set("eos_token_id", id_or_null(tokenizer.eos_id));
+    for (const auto& [key, id] :
+         {std::pair("bos_token_id", tokenizer.bos_id), {"eos_token_id", tokenizer.eos_id}})
+        if (id || !config.find(key)) config.set(key, id_or_null(id));  // a family may have one of its own
     write_json(config, fs::path(folder) / "config.json");
 }
 

@@ -96,13 +96,11 @@ void read_usual(const JsonView& json, DecoderConfig& config) {
         if (!field.hub) return;
         if (const auto found = json.find(field.hub)) read(*found, field, value);
     });
-    if (auto* a = std::get_if<GroupedAttentionConfig>(&config.attention); a && a->kv_heads == 0)
-        a->kv_heads = a->heads;
-    std::visit(
-        [&](auto& a) {
-            if (a.head_dim == 0 && a.heads > 0) a.head_dim = config.dim / a.heads;
-        },
-        config.attention);
+    if (auto* a = std::get_if<GroupedAttentionConfig>(&config.attention)) {
+        if (a->kv_heads == 0 || is_null(json, head_field::kv_heads.hub)) a->kv_heads = a->heads;
+        if (a->heads > 0 && (a->head_dim == 0 || is_null(json, head_field::head_dim.hub)))
+            a->head_dim = config.dim / a->heads;
+    }
     for_each_field(config, [&](const ConfigField& field, const auto& value) {
         if (field.hub && is_missing(field, value)) json[field.hub].reject("must be at least 1");
     });
@@ -280,7 +278,7 @@ void HubKeys::latent_attention(LatentAttentionConfig& a) {
     int64_t nope = a.head_dim - a.rope_dim, value = a.value_head_dim();
     integer("kv_lora_rank", a.kv_rank);
     integer_or_null("q_lora_rank", a.q_rank);
-    integer("qk_rope_head_dim", a.rope_dim);
+    integer({"qk_rope_head_dim", "head_dim"}, a.rope_dim);
     integer("qk_nope_head_dim", nope);
     integer("v_head_dim", value);
     a.head_dim = nope + a.rope_dim;

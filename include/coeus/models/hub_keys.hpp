@@ -72,9 +72,9 @@ public:
     bool architecture(const char* name, bool is_this);
 
     /// The fields with usual keys (ConfigField::hub). Reading begins with `absent`, the model of a
-    /// config.json that has no keys. Without num_key_value_heads there are as many as heads if `absent` has
-    /// 0; without head_dim it is hidden_size / num_attention_heads. A required key is missing, or a value is
-    /// outside its limits: refused.
+    /// config.json that has no keys. If num_key_value_heads is null, or absent with 0 in `absent`, there are
+    /// num_attention_heads; such a head_dim is hidden_size / num_attention_heads. A required key is missing,
+    /// or a value is outside its limits: refused.
     void usual(DecoderConfig& config, const DecoderConfig& absent);
     /// The same for a family whose layers all have experts: intermediate_size is their width.
     void usual_of_experts(DecoderConfig& config, const DecoderConfig& absent);
@@ -128,7 +128,7 @@ public:
     /// The part of a head that RoPE rotates. Before rope(), which writes it into rope_parameters too.
     void rope_fraction(DecoderConfig& config);
 
-    /// The widths of latent attention, by the keys of DeepSeek. Its "head_dim" is another width.
+    /// The widths of latent attention, by the keys of DeepSeek. Its "head_dim" is qk_rope_head_dim.
     void latent_attention(LatentAttentionConfig& attention);
 
     /// A list of layers with an entry for each. Absent, or of the same layers: the choice remains.

@@ -24,6 +24,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.constant("mlp_bias", false, "biases are not implemented yet");
     keys.rope(config);
     keys.window(config, {.has_first = false});
+    keys.write("bos_token_id", 128000);  // transformers refuses null
 }
 
 DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,

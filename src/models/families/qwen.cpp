@@ -40,6 +40,7 @@ DecoderConfig flavor(const char* family, const Row& row, int64_t head_dim, int64
 // `absent`: the attention of a folder without its keys.
 void usual_keys(HubKeys& keys, DecoderConfig& config, GroupedAttentionConfig absent,
                 bool has_experts = false) {
+    absent.kv_heads = has_experts ? 4 : 32;
     absent.window = 4096;
     keys.usual(config, {.attention = absent,
                         .windowed = {.first = 28},
