@@ -140,6 +140,6 @@ TEST_CASE("config.json of Ministral 3: the temperature is beside RoPE, also with
                Contains("rope_parameters is {") && Contains("but rope_scaling is {"));
     // no other family has it
     const std::string llama =
-        R"("architectures": ["LlamaForCausalLM"], )" + published.substr(expected.find(',') + 1);
+        R"("architectures": ["LlamaForCausalLM"], )" + published.substr(published.find(',') + 1);
     CHECK_THAT(refusal(llama), Contains("is not a key of RoPE of type \"yarn\""));
 }
