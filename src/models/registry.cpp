@@ -19,6 +19,7 @@ namespace coeus {
     DO(deepseek_v3)           \
     DO(dots1)                 \
     DO(ernie4_5)              \
+    DO(gemma3)                \
     DO(glm4_moe)              \
     DO(glm4_moe_lite)         \
     DO(gpt_oss)               \

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of families that differ from Llama in their positions: Phi 3 and 4, Ministral 3.
+// config.json of families that differ from Llama in their positions: Phi 3 and 4, Ministral 3, Gemma 3.
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
 #include "hub_config.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <cmath>
 #include <map>
 #include <string>
+#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -20,20 +22,23 @@ DecoderConfig written_and_read(const DecoderConfig& model) {
     const TemporaryFolder folder;
     write_json(hub_config_of(model), folder / "config.json");
     HubModel back = read_hub_model(folder.path());
-    CHECK(back.unknown_keys.empty());
+    CHECK(back.unknown_keys == std::vector<std::string>{});
     back.config.flavor = model.flavor;
     return back.config;
 }
 
 }  // namespace
 
-TEST_CASE("Phi and Ministral: flavours have the numbers of parameters of their folders, and a config.json") {
+TEST_CASE(
+    "Phi, Ministral and Gemma: flavours have the numbers of parameters of their folders, and a config.json") {
     const std::map<std::string, int64_t> expected = {
-        {"phi3 3-mini-4k", 3'821'079'552}, {"phi3 3-medium-4k", 13'960'238'080},
-        {"phi3 4-mini", 3'836'021'760},    {"phi3 4", 14'659'507'200},
-        {"ministral3 3B", 3'429'006'336},  {"ministral3 8B", 8'489'553'920},
-        {"ministral3 14B", 13'506'073'600}};
-    for (const std::string family : {"phi3", "ministral3"})
+        {"phi3 3-mini-4k", 3'821'079'552},  {"phi3 3-medium-4k", 13'960'238'080},
+        {"phi3 4-mini", 3'836'021'760},     {"phi3 4", 14'659'507'200},
+        {"ministral3 3B", 3'429'006'336},   {"ministral3 8B", 8'489'553'920},
+        {"ministral3 14B", 13'506'073'600}, {"gemma3 270M", 268'098'176},
+        {"gemma3 1B", 999'885'952},         {"gemma3 4B", 3'880'263'168},
+        {"gemma3 12B", 11'766'034'176},     {"gemma3 27B", 27'009'346'304}};
+    for (const std::string family : {"phi3", "ministral3", "gemma3"})
         for (const DecoderConfig& flavor : find_family(family).flavors) {
             CAPTURE(family, flavor.flavor);
             CHECK(written_and_read(flavor) == flavor);
@@ -54,7 +59,7 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
         "hidden_act": "silu", "initializer_range": 0.02, "rms_norm_eps": 1e-05, "rope_theta": 10000.0)";
     const auto model = [&](const std::string& keys) {
         const HubModel read = read_hub_model(config_folder(folder, sizes + keys));
-        CHECK(read.unknown_keys.empty());
+        CHECK(read.unknown_keys == std::vector<std::string>{});
         CHECK(written_and_read(read.config) == read.config);
         return read.config;
     };
@@ -114,7 +119,7 @@ TEST_CASE("config.json of Ministral 3: the temperature is beside RoPE, also with
     const std::string published = sizes + rope(yarn + R"(, "llama_4_scaling_beta": 0.1)");
     const auto model = [&](const std::string& keys) {
         const HubModel read = read_hub_model(config_folder(folder, keys));
-        CHECK(read.unknown_keys.empty());
+        CHECK(read.unknown_keys == std::vector<std::string>{});
         CHECK(written_and_read(read.config) == read.config);
         return read.config;
     };
@@ -142,4 +147,67 @@ TEST_CASE("config.json of Ministral 3: the temperature is beside RoPE, also with
     const std::string llama =
         R"("architectures": ["LlamaForCausalLM"], )" + published.substr(published.find(',') + 1);
     CHECK_THAT(refusal(llama), Contains("is not a key of RoPE of type \"yarn\""));
+}
+
+TEST_CASE("config.json of Gemma 3: one window in six is left out, and each kind of layer has its RoPE") {
+    const TemporaryFolder folder;
+    const auto model = [&](const std::string& keys) {
+        const HubModel read = read_hub_model(config_folder(folder, keys));
+        CHECK(read.unknown_keys == std::vector<std::string>{});
+        CHECK(written_and_read(read.config) == read.config);
+        return read.config;
+    };
+    // the folder of 4B says little more than what differs from the defaults of transformers
+    const DecoderConfig whole = model(R"("architectures": ["Gemma3ForConditionalGeneration"],
+        "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
+        "initializer_range": 0.02, "mm_tokens_per_image": 256, "model_type": "gemma3", "vision_config":
+        {"hidden_size": 1152}, "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
+        "model_type": "gemma3_text", "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0,
+        "rope_type": "linear"}, "sliding_window": 1024})");
+    DecoderConfig flavor = find_flavor(find_family("gemma3"), "4B");
+    flavor.flavor = "hf";
+    CHECK(whole == flavor);
+    // that of 1B says everything, in the form of its time
+    DecoderConfig small = find_flavor(find_family("gemma3"), "1B");
+    small.flavor = "hf";
+    CHECK(model(R"("architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "attn_logit_softcapping": null, "bos_token_id": 2, "cache_implementation": "hybrid",
+        "eos_token_id": [1, 106], "final_logit_softcapping": null, "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "initializer_range": 0.02,
+        "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text",
+        "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "pad_token_id": 0,
+        "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+        "rope_scaling": null, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+        "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 262144)") == small);
+    const std::string sizes = R"("model_type": "gemma3_text", "num_hidden_layers": 7, "hidden_size": 64)";
+    const DecoderConfig usual = model(sizes);
+    CHECK(usual.windowed == LayerChoice{.word = "111110"});
+    CHECK(usual.layer(4).grouped().rope_table == 1);
+    CHECK(usual.layer(5).grouped().rope_table == 0);
+    CHECK(usual.embedding_scale == 8);
+    CHECK(model(sizes + R"(, "sliding_window_pattern": 3)").windowed == LayerChoice{.word = "110"});
+    CHECK(model(sizes + R"(, "_sliding_window_pattern": 3)").windowed == LayerChoice{.word = "110"});
+    const DecoderConfig full = model(sizes + R"(, "sliding_window_pattern": 1)");
+    CHECK(full.head_sizes().window == 0);
+    CHECK_FALSE(full.window_rope);
+    const DecoderConfig other = model(sizes + R"(, "query_pre_attn_scalar": 168, "attention_bias": true)");
+    CHECK(other.grouped().scale == 1 / std::sqrt(168.0));
+    CHECK(other.grouped().bias == AttentionBias::all);
+    const auto refusal = [&](const std::string& keys) {
+        return message_of(config_folder(folder, sizes + keys));
+    };
+    CHECK_THAT(refusal(R"(, "final_logit_softcapping": 30.0)"),
+               Contains("final_logit_softcapping must be null (caps are not implemented yet), is 30"));
+    CHECK_THAT(refusal(R"(, "attn_logit_softcapping": 50.0)"),
+               Contains("attn_logit_softcapping must be null"));
+    CHECK_THAT(refusal(R"(, "hidden_activation": "gelu")"),
+               Contains("hidden_activation must be \"gelu_pytorch_tanh\""));
+    CHECK_THAT(refusal(R"(, "use_bidirectional_attention": true)"),
+               Contains("use_bidirectional_attention must be false"));
+    CHECK_THAT(refusal(R"(, "query_pre_attn_scalar": 0)"),
+               Contains("query_pre_attn_scalar must be at least 1"));
+    DecoderConfig unscaled = full;
+    unscaled.embedding_scale = 1;
+    CHECK_THROWS_WITH(hub_config_of(unscaled),
+                      Contains("a model with embedding_scale = 1.0 cannot be written"));
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gemma 3 (Gemma Team 2025): norms around sublayers with weights 1 + w, norms of heads, five layers with a
+// window for one without, each kind with a RoPE of its own. From 4B on folders also take images.
+#include "coeus/models/family.hpp"
+#include "coeus/models/hub_keys.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace coeus::gemma3 {
+
+namespace {
+
+struct Row {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads, head_dim, hidden, vocab, window, max_seq_len;
+    double rope_factor = 8;     // of the layers without a window
+    int64_t score_columns = 0;  // scores are divided by its square root; 0: head_dim
+};
+
+LayerChoice all_but_each(int64_t n) {
+    return {.word = std::string(size_t(n - 1), '1') + '0'};
+}
+
+DecoderConfig flavor(const Row& row) {
+    const double columns = double(row.score_columns > 0 ? row.score_columns : row.head_dim);
+    DecoderConfig config = {.family = "gemma3",
+                            .flavor = row.flavor,
+                            .dim = row.dim,
+                            .layers = row.layers,
+                            .vocab = row.vocab,
+                            .attention = GroupedAttentionConfig{.heads = row.heads,
+                                                                .kv_heads = row.kv_heads,
+                                                                .head_dim = row.head_dim,
+                                                                .qk_norm = QkNorm::before_rope,
+                                                                .scale = 1 / std::sqrt(columns),
+                                                                .window = row.window},
+                            .windowed = all_but_each(6),
+                            .feed_forward = {.hidden = row.hidden, .activation = Activation::gelu_tanh},
+                            .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+                            .window_rope = {.theta = 1e4},
+                            .norm_eps = 1e-6,
+                            .norm_placement = NormPlacement::around,
+                            .norm_offset = true,
+                            .tied = true,
+                            .embedding_scale = std::sqrt(double(row.dim)),
+                            .max_seq_len = row.max_seq_len};
+    if (row.rope_factor > 1) config.rope.scaling = LinearScaling{.factor = row.rope_factor};
+    return config;
+}
+
+// Older files have the period of the layers without a window, by one of two names, and no list of types.
+void window_keys(HubKeys& keys, DecoderConfig& config) {
+    int64_t period = 6;
+    if (keys.reads()) {
+        keys.integer({"sliding_window_pattern", "_sliding_window_pattern"}, period);
+        config.windowed = all_but_each(period);
+    }
+    // transformers does not run a null window, not even if no layer has it
+    keys.window(config, {.has_first = false, .without_any = 4096});
+}
+
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    // transformers' defaults
+    keys.usual(config, flavor({"", 2304, 26, 8, 4, 256, 9216, 262208, 4096, 131072, 1}));
+    GroupedAttentionConfig& a = config.grouped();
+    if (keys.reads()) config.embedding_scale = std::sqrt(double(config.dim));
+    keys.idle({"cache_implementation"});
+    keys.constant("hidden_activation", "gelu_pytorch_tanh", "others are not implemented yet");
+    for (const char* cap : {"final_logit_softcapping", "attn_logit_softcapping"})
+        keys.constant(cap, {}, "caps are not implemented yet");
+    keys.constant("use_bidirectional_attention", false, "attention to later tokens is not implemented yet");
+    keys.choice("attention_bias", a.bias, AttentionBias::all, AttentionBias::none);
+    int64_t columns = a.scale > 0 ? std::llround(1 / (a.scale * a.scale)) : a.head_dim;
+    keys.integer("query_pre_attn_scalar", columns);
+    if (keys.reads()) a.scale = 1 / std::sqrt(double(columns));
+    window_keys(keys, config);
+    keys.ropes(config, "rope_local_base_freq");
+}
+
+constexpr std::array names = {HubName{"post_attention_norm.weight", "post_attention_layernorm.weight"},
+                              HubName{"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+                              HubName{"post_ffn_norm.weight", "post_feedforward_layernorm.weight"}};
+
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    const std::string own = hub_name_in(names, parameter);
+    return own.empty() ? usual_hub_places(parameter, shape, config)
+                       : std::vector{HubPlace::whole(own, shape)};
+}
+
+}  // namespace
+
+}  // namespace coeus::gemma3
+
+namespace coeus {
+
+ModelFamily gemma3_family() {
+    using namespace gemma3;
+    return {.name = "gemma3",
+            .flavors = {flavor({"debugmodel", 256, 6, 8, 4, 32, 768, 2048, 64, 2048, 1}),
+                        flavor({"270M", 640, 18, 4, 1, 256, 2048, 262144, 512, 32768, 1}),
+                        flavor({"1B", 1152, 26, 4, 1, 256, 6912, 262144, 512, 32768, 1}),
+                        flavor({"4B", 2560, 34, 8, 4, 256, 10240, 262208, 1024, 131072}),
+                        flavor({"12B", 3840, 48, 16, 8, 256, 15360, 262208, 1024, 131072}),
+                        flavor({"27B", 5376, 62, 32, 16, 128, 21504, 262208, 1024, 131072, 8, 168})},
+            .architectures = {"Gemma3ForCausalLM"},
+            .model_types = {"gemma3_text"},
+            .wrappers = {"Gemma3ForConditionalGeneration"},
+            .hub_keys = hub_keys,
+            .hub_places = hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
+}
+
+}  // namespace coeus
