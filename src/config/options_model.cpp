@@ -82,7 +82,11 @@ std::vector<Option> model_options() {
                     "Latent attention: the last columns of a head, which RoPE rotates", at_least_0),
         override_of(COEUS_FIELD(model.v_head_dim), "Width of a head of values. 0: `model.head_dim`",
                     at_least_0),
-        override_of(COEUS_FIELD(model.rope_theta), "Base of the rotary position embedding", positive),
+        override_of(
+            COEUS_FIELD(model.rope_theta),
+            "Base of the rotary position embedding. Layers with a window keep their own, if the flavour "
+            "has one",
+            positive),
         override_of(COEUS_FIELD(model.partial_rotary_factor),
                     "The part of a head that the rotary position embedding rotates: its first columns, an "
                     "even number of them. 1: all",

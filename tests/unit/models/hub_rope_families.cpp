@@ -67,7 +67,7 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
         "original_max_position_embeddings": 4096, "sliding_window": 2047, "tie_word_embeddings": false)");
     CHECK(mini.head_sizes().window == 2047);
     CHECK((mini.rope == RopeConfig{.theta = 10000, .layout = RopeLayout::half_split}));
-    // LongRoPE under all its names; the part of a head is beside it
+    // LongRoPE under all its names; the part of a head has a key of its own
     const std::string lengths =
         R"(, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096)";
     const auto longrope = [](const std::string& type, int pairs) {
@@ -105,7 +105,7 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
     CHECK_THROWS_WITH(hub_config_of(scaled), Contains("RoPE must be of type \"default\" or \"longrope\""));
 }
 
-TEST_CASE("config.json of Ministral 3: the temperature is beside RoPE, also within a model with images") {
+TEST_CASE("config.json of Ministral 3: the temperature is in the objects of RoPE, also within a model with images") {
     const TemporaryFolder folder;
     const std::string sizes = R"("model_type": "ministral3", "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
