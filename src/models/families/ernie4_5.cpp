@@ -24,20 +24,17 @@ const MoeConfig usual_experts = {.experts = 64,
 
 // Each "moe_layer_interval"-th layer from a first to a last one.
 void expert_layers(HubKeys& keys, DecoderConfig& config) {
-    LayerChoice& choice = config.moe_layers;
-    int64_t start = 0, end = config.layers - 1, interval = std::max<int64_t>(choice.period, 1);
-    while (start < config.layers && !choice.has(start)) ++start;
-    while (end > start && !choice.has(end)) --end;
+    int64_t start = 0, end = config.layers - 1, interval = std::max<int64_t>(config.moe_layers.period, 1);
+    while (start < config.layers && !config.moe_layers.has(start)) ++start;
+    while (end > start && !config.moe_layers.has(end)) --end;
     keys.integer("moe_layer_start_index", start, 0);
     keys.integer("moe_layer_end_index", end, -1);
     keys.integer("moe_layer_interval", interval);
     if (!keys.reads()) return;
-    if (end == -1) end = config.layers - 1;
     std::vector<bool> has;
     for (int64_t i = 0; i < config.layers; ++i)
-        has.push_back(i >= start && i <= end && (i + 1) % interval == 0);
-    choice =
-        LayerChoice::of(has, {.period = interval, .first = div_ceil(start + 1, interval) * interval - 1});
+        has.push_back(i >= start && (end == -1 || i <= end) && (i + 1) % interval == 0);
+    config.moe_layers = LayerChoice::of(has, {});
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
@@ -75,7 +72,7 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
 }
 
 DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
-                     int64_t head_dim, int64_t hidden, int64_t vocab) {
+                     int64_t head_dim, int64_t hidden, int64_t vocab, const MoeConfig& experts = {}) {
     return {.family = "ernie4_5",
             .flavor = name,
             .dim = dim,
@@ -83,14 +80,10 @@ DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t head
             .vocab = vocab,
             .attention = GroupedAttentionConfig{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim},
             .feed_forward = {.hidden = hidden},
+            .moe = experts,
+            .moe_layers = {.first = experts.experts > 0 ? 1 : 0},
             .rope = {.theta = 500000},
             .tied = true};
-}
-
-DecoderConfig with(const MoeConfig& experts, DecoderConfig model) {
-    model.moe = experts;
-    model.moe_layers = {.first = 1};
-    return model;
 }
 
 }  // namespace
@@ -105,9 +98,9 @@ ModelFamily ernie4_5_family() {
     small.experts = 16, small.hidden = 64, small.shared_hidden = 128;
     return {.name = "ernie4_5",
             .flavors = {flavor("debugmodel", 256, 6, 16, 4, 16, 768, 2048),
-                        with(small, flavor("debugmodel_moe", 256, 4, 16, 4, 16, 768, 2048)),
+                        flavor("debugmodel_moe", 256, 4, 16, 4, 16, 768, 2048, small),
                         flavor("0.3B", 1024, 18, 16, 2, 128, 3072, 103424),
-                        with(usual_experts, flavor("21B-A3B", 2560, 28, 20, 4, 128, 12288, 103424))},
+                        flavor("21B-A3B", 2560, 28, 20, 4, 128, 12288, 103424, usual_experts)},
             .architectures = {dense, with_experts},
             .model_types = {"ernie4_5", "ernie4_5_moe"},
             .hub_keys = hub_keys,
