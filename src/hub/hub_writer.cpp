@@ -74,6 +74,8 @@ void write_generation_config(const fs::path& folder, const HubTokenizer& tokeniz
 }  // namespace
 
 void write_hub_config(const std::string& folder, Json config, Dtype dtype, const HubTokenizer& tokenizer) {
+    // some classes of transformers have a token by default, and do not change its row by a gradient
+    if (!config.find("pad_token_id")) config.set("pad_token_id", Json());
     config.set("dtype", torch_name(dtype)).set("torch_dtype", torch_name(dtype)).set("use_cache", true);
     for (const auto& [key, id] :
          {std::pair("bos_token_id", tokenizer.bos_id), {"eos_token_id", tokenizer.eos_id}})

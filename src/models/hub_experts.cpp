@@ -31,11 +31,11 @@ void HubKeys::balance(DecoderConfig& config) {
     set_router_aux_loss_coef(config, coefficient);
 }
 
-void HubKeys::shared_experts(MoeConfig& moe) {
-    const char* key = "n_shared_experts";
+void HubKeys::shared_experts(MoeConfig& moe, const HubExperts& names) {
+    const char* key = names.shared;
     int64_t shared = moe.hidden > 0 ? moe.shared_hidden / moe.hidden : 0;
-    integer({"n_routed_experts", "num_local_experts"}, moe.experts);
-    integer("num_experts_per_tok", moe.top_k);
+    integer(names.experts, moe.experts);
+    integer(names.top_k, moe.top_k);
     integer("moe_intermediate_size", moe.hidden);
     if (in_ && is_null(*in_, key)) shared = 0;
     integer(key, shared, 0);
@@ -46,7 +46,7 @@ void HubKeys::shared_experts(MoeConfig& moe) {
             fmt::format("must be at most {} (its product with moe_intermediate_size = {} must be "
                         "at most {})",
                         most / moe.hidden, moe.hidden, most));
-    number("routed_scaling_factor", moe.scale);
+    if (names.scale) number(names.scale, moe.scale);
 }
 
 void HubKeys::expert_groups(MoeConfig& moe) {

@@ -137,6 +137,10 @@ bool is_idle(const std::string& key, const Json& json, const DecoderConfig& usua
     // of the two layers of this case, the last one has experts whatever these are
     // (unit/models/open_families.cpp)
     if (key == "moe_layer_end_index" || key == "moe_layer_interval") return usual.layers == 2;
+    if (key == "original_max_position_embeddings") {
+        const Json* type = json.find("rope_parameters")->find("rope_type");
+        return type && *type->as_string() == "default";
+    }
     // a list says which layers these are
     if (key == "interleave_moe_layer_step") return json.find("moe_layers");
     if (key == "no_rope_layer_interval") return json.find("no_rope_layers");
@@ -172,8 +176,8 @@ void check_another_value(const TemporaryFolder& folder, const Json& json, const 
     CAPTURE(key, value.text(), result.message);
     if (!result.model) {
         CHECK_THAT(result.message, Contains(key) || Contains(field_of(key)) || Contains("must divide") ||
-                                       Contains("model.head_dim") || Contains("model.moe.") ||
-                                       Contains("because the layer has") ||
+                                       Contains("model.head_dim") || Contains("columns of a head") ||
+                                       Contains("model.moe.") || Contains("because the layer has") ||
                                        Contains("of type " + value.text()) ||
                                        Contains(fmt::format("for each of {} layers", value.text())));
         return;

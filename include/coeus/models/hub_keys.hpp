@@ -48,6 +48,14 @@ struct HubWindow {
     int64_t without_any = 0;   ///< what is written if no layer has a window; 0: null
 };
 
+/// The keys of routed and shared experts, which are those of DeepSeek if nothing else is said.
+struct HubExperts {
+    HubKey experts = {"n_routed_experts", "num_local_experts"};
+    HubKey top_k = "num_experts_per_tok";
+    const char* shared = "n_shared_experts";
+    const char* scale = "routed_scaling_factor";  ///< null: there is none
+};
+
 /// See the head of this file. ConfigError, from all functions that read: file, key, value and rule of what is
 /// wrong. Those that write throw nothing: hub_config_of (hub_model.hpp) compares what can be read again.
 class HubKeys {
@@ -146,9 +154,8 @@ public:
     /// folders have 0.9, an earlier default. Not written for a model that was balanced by biases alone. After
     /// the other keys of experts.
     void balance(DecoderConfig& config);
-    /// Numbers and widths of routed and shared experts, and the factor of their weights, by the keys of
-    /// DeepSeek.
-    void shared_experts(MoeConfig& moe);
+    /// Numbers and widths of routed and shared experts, and the factor of their weights.
+    void shared_experts(MoeConfig& moe, const HubExperts& names = {});
     /// The groups of which some are kept, and whether the weights of a token are divided by their sum.
     void expert_groups(MoeConfig& moe);
 

@@ -49,13 +49,10 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.constant("use_bias", false, "biases are not implemented yet");
     keys.rope(config);
     if (!has_experts) return;
-    MoeConfig& m = config.moe;
-    int64_t shared = m.shared_hidden / m.hidden;
-    keys.integer({"moe_num_experts", "num_experts"}, m.experts);
-    keys.integer({"moe_k", "num_experts_per_tok"}, m.top_k);
-    keys.integer("moe_intermediate_size", m.hidden);
-    keys.integer("moe_num_shared_experts", shared, 0);
-    m.shared_hidden = shared * m.hidden;
+    keys.shared_experts(config.moe, {.experts = {"moe_num_experts", "num_experts"},
+                                     .top_k = {"moe_k", "num_experts_per_tok"},
+                                     .shared = "moe_num_shared_experts",
+                                     .scale = nullptr});
     keys.constant("moe_norm_min", 1e-12, "others are not implemented yet");
     expert_layers(keys, config);
     keys.idle({"output_router_logits", "router_aux_loss_coef"});
