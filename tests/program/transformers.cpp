@@ -134,7 +134,8 @@ private:
 
     void ask(const fs::path& model) {
         const std::string name = model.filename();
-        const bool in_parts = fs::exists(model / "model.safetensors.index.json");
+        const bool in_parts = fs::exists(model / "model.safetensors.index.json") ||
+                              model.parent_path().filename() == "families";
         convert_for_transformers(model, folder / (name + ".h5"));
         convert_for_transformers(folder / (name + ".h5"), folder / name,
                                  in_parts ? Arguments{"--max_shard_size", "60kB"} : Arguments{});

@@ -277,6 +277,25 @@ TEST_CASE("hub: a tensor that the layout keeps in float32 is not rounded with th
     }
 }
 
+TEST_CASE("hub: config.json says which tokens begin, end and pad a text, or that none does", "[hub]") {
+    const auto written = [](const Json& config, const HubTokenizer& tokenizer) {
+        const test::TemporaryFolder folder;
+        write_hub_config(folder.path(), config, Dtype::f32, tokenizer);
+        const JsonDocument document = JsonDocument::read(folder / "config.json");
+        std::string ids;
+        for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+            ids += document.root()[key].value().text() + " ";
+        return ids;
+    };
+    HubTokenizer tokenizer;
+    const Json own = Json::object().set("bos_token_id", 5);  // of a family whose class refuses null
+    CHECK(written(Json::object(), tokenizer) == "null null null ");
+    CHECK(written(own, tokenizer) == "5 null null ");
+    tokenizer.bos_id = 7;
+    tokenizer.eos_id = 8;
+    CHECK(written(own, tokenizer) == "7 8 null ");
+}
+
 TEST_CASE("hub: a folder with weights of another kind says which, and what to do", "[hub]") {
     const auto refusal = [](const std::string& name) {
         const test::TemporaryFolder folder;

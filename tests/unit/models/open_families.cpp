@@ -156,6 +156,25 @@ TEST_CASE("open families: published config.json gives the flavours") {
     }
 }
 
+TEST_CASE(
+    "config.json: a width of heads of null is hidden_size / num_attention_heads, whatever the default is") {
+    const TemporaryFolder folder;
+    for (const char* architecture : {"Qwen3ForCausalLM", "SeedOssForCausalLM", "MixtralForCausalLM"}) {
+        CAPTURE(architecture);
+        const auto width = [&](const std::string& keys) {
+            return read_and_written(folder, four_layers(architecture) + keys).head_sizes().head_dim;
+        };
+        CHECK(width(R"(, "head_dim": null)") == 16);
+        CHECK(width(R"(, "head_dim": 24)") == 24);
+        CHECK(width("") == (std::string(architecture) == "MixtralForCausalLM" ? 16 : 128));
+    }
+    const std::string qwen = four_layers("Qwen3ForCausalLM");
+    const std::string two = R"("num_key_value_heads": 2)", null = R"("num_key_value_heads": null)";
+    CHECK(read_and_written(folder, std::string(qwen).replace(qwen.find(two), two.size(), null))
+              .head_sizes()
+              .kv_heads == 4);
+}
+
 TEST_CASE("config.json of Seed-OSS: biases of the inputs and of the output of attention, apart") {
     const TemporaryFolder folder;
     for (const auto& [in, out, bias] : {std::tuple(false, false, AttentionBias::none),
