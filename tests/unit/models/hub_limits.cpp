@@ -27,7 +27,10 @@ const std::map<std::string, std::vector<const char*>>& keys_that_are_only_read()
     static const std::map<std::string, std::vector<const char*>> all = {
         {"qwen3_moe", {"num_local_experts"}},
         {"gpt_oss", {"experts_per_token"}},
-        {"llama4_text", {"no_rope_layer_interval"}}};
+        {"llama4_text", {"no_rope_layer_interval"}},
+        {"glm4_moe", {"num_local_experts", "num_mtp_layers"}},
+        {"ernie4_5_moe", {"num_experts", "num_experts_per_tok"}},
+        {"smollm3", {"no_rope_layer_interval"}}};
     return all;
 }
 
@@ -72,10 +75,19 @@ std::vector<Json> hub_configs() {
                                          {"mistral", "debugmodel"},
                                          {"gpt_oss", "debugmodel"},
                                          {"llama4", "debugmodel_irope"},
+                                         {"cwm", "debugmodel"},
+                                         {"dots1", "debugmodel"},
+                                         {"ernie4_5", "debugmodel_moe"},
+                                         {"glm4_moe", "debugmodel"},
+                                         {"glm4_moe_lite", "debugmodel"},
+                                         {"mixtral", "debugmodel"},
+                                         {"seed_oss", "debugmodel"},
+                                         {"smollm3", "debugmodel"},
                                          {"deepseek_v3", "debugmodel"},
                                          {"deepseek_v3", "671B"}}) {
         DecoderConfig model = find_flavor(find_family(family), flavor);
-        model.moe.keeps_bias = std::string(flavor) == "671B";  // else DeepSeek's is a V2
+        if (std::string(family) == "deepseek_v3" && std::string(flavor) == "debugmodel")
+            model.moe.keeps_bias = false;  // a V2
         all.push_back(hub_config_of(model));
     }
     return all;
@@ -140,9 +152,9 @@ TEST_CASE("config.json: huge integers end with one clear error, or mean nothing"
                 CHECK_THAT(result.message, Contains("config.json: ") && Contains(key) &&
                                                Contains(fmt::format("{}", huge)) && !Contains("\n"));
             }
-        // windows that the model does not have, and groups of a greedy choice
+        // windows that the model does not have, groups of a greedy choice, and tokens
         static const std::set<std::string> may_be_idle = {"sliding_window", "max_window_layers", "n_group",
-                                                          "topk_group"};
+                                                          "topk_group", "bos_token_id"};
         for (const std::string& key : idle) {
             CAPTURE(key);
             CHECK(may_be_idle.contains(key));

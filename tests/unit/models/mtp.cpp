@@ -40,6 +40,25 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("GLM: layers of multi-token prediction are after the last layer in a folder, as in DeepSeek V3") {
+    for (const char* name : {"glm4_moe", "glm4_moe_lite"}) {
+        CAPTURE(name);
+        const ModelFamily& family = find_family(name);
+        DecoderConfig m = find_flavor(family, "debugmodel");
+        m.mtp.layers = 1;
+        const auto place = [&](const std::string& parameter) {
+            return family.hub_places(parameter, {4, 4}, m).at(0).name;
+        };
+        CHECK(place("mtp_layers.0.eh_proj.weight") == "model.layers.4.eh_proj.weight");
+        CHECK(place("mtp_layers.0.attention.wo.weight") == "model.layers.4.self_attn.o_proj.weight");
+        CHECK(place("mtp_layers.0.moe.expert_bias") == "model.layers.4.mlp.gate.e_score_correction_bias");
+        CHECK(family.hub_copy_of("model.layers.4.shared_head.head.weight", m)->of == "lm_head.weight");
+        CHECK(model_of_keys(family, JsonView(hub_config_of(m), "config.json")).mtp.layers == 1);
+        m.mtp.layers = 0;
+        CHECK(family.hub_ignores("model.layers.4.eh_proj.weight", m));
+    }
+}
+
 TEST_CASE("DeepSeek V3: layers of multi-token prediction are after the last layer in a folder") {
     DecoderConfig m = find_flavor(find_family("deepseek_v3"), "671B");
     m.mtp.layers = 1;
