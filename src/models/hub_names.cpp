@@ -151,22 +151,22 @@ int64_t layer_of(const std::string& tensor) {
 
 }  // namespace
 
-std::vector<HubPlace> deepseek_hub_places(const std::string& name, const Shape& shape,
+std::vector<HubPlace> deepseek_hub_places(const std::string& parameter, const Shape& shape,
                                           const DecoderConfig& config) {
-    const std::string parameter = layer_name(name, config);
+    const std::string in_layer = layer_name(parameter, config);
     if (config.moe.score == ScoreFunction::softmax && !config.moe.keeps_bias &&
-        parameter.ends_with(".moe.expert_bias"))
+        in_layer.ends_with(".moe.expert_bias"))
         return {};
     const std::span<const HubName> latents =
         config.is_latent() ? latent_attention_hub_names() : std::span<const HubName>();
     for (const std::span<const HubName> known :
          {std::span<const HubName>(names_of_balance), latents, mtp_hub_names()})
-        if (const std::string found = hub_name_in(known, parameter); !found.empty()) {
+        if (const std::string found = hub_name_in(known, in_layer); !found.empty()) {
             HubPlace place = HubPlace::whole(found, shape);
-            place.keeps_f32 = parameter.ends_with(".moe.expert_bias");  // the choice of experts depends on it
+            place.keeps_f32 = in_layer.ends_with(".moe.expert_bias");  // the choice of experts depends on it
             return {place};
         }
-    return usual_hub_places(parameter, shape, config);
+    return usual_hub_places(in_layer, shape, config);
 }
 
 std::optional<HubCopy> deepseek_hub_copy_of(const std::string& tensor, const DecoderConfig& config) {
