@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 
 namespace coeus {
 
@@ -80,9 +81,16 @@ template <class T>
 void read(const JsonView&, const ConfigField&, const T&) {}
 
 template <class T>
-void write_field(Json& json, const ConfigField& field, const T& value) {
+void write_field(Json& json, const char* key, const T& value) {
     if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>)
-        json.set(field.hub, value);
+        json.set(key, value);
+}
+
+// The usual key of a field, null if there is none. The epsilon of LayerNorms has another one.
+const char* usual_key(const ConfigField& field, const DecoderConfig& config) {
+    const bool is_of_layer_norm =
+        config.norm_type == NormType::layer_norm && std::string_view(field.name) == "norm_eps";
+    return is_of_layer_norm ? "layer_norm_eps" : field.hub;
 }
 
 template <class T>
@@ -93,8 +101,9 @@ bool is_missing(const ConfigField& field, const T& value) {
 
 void read_usual(const JsonView& json, DecoderConfig& config) {
     for_each_field(config, [&](const ConfigField& field, auto& value) {
-        if (!field.hub) return;
-        if (const auto found = json.find(field.hub)) read(*found, field, value);
+        const char* key = usual_key(field, config);
+        if (!key) return;
+        if (const auto found = json.find(key)) read(*found, field, value);
     });
     if (auto* a = std::get_if<GroupedAttentionConfig>(&config.attention)) {
         if (a->kv_heads == 0 || is_null(json, head_field::kv_heads.hub)) a->kv_heads = a->heads;
@@ -116,7 +125,7 @@ void HubKeys::usual(DecoderConfig& config, const DecoderConfig& absent) {
             config.latent().head_dim = absent.head_sizes().head_dim;  // see latent_attention
     } else {
         for_each_field(config, [&](const ConfigField& field, const auto& value) {
-            if (field.hub) write_field(*out_, field, value);
+            if (const char* key = usual_key(field, config)) write_field(*out_, key, value);
         });
     }
 }

@@ -15,6 +15,7 @@ namespace coeus {
 // The families: NAME_family() is in the family's own file. If two families can read an architecture and the
 // deck names neither, the later one reads it.
 #define COEUS_EACH_FAMILY(DO) \
+    DO(cohere2)               \
     DO(cwm)                   \
     DO(deepseek_v3)           \
     DO(dots1)                 \
@@ -23,6 +24,7 @@ namespace coeus {
     DO(glm4_moe)              \
     DO(glm4_moe_lite)         \
     DO(gpt_oss)               \
+    DO(granite)               \
     DO(llama2)                \
     DO(llama3)                \
     DO(llama4)                \

@@ -185,6 +185,7 @@ public:
         model_.kernels.route = [](Exec& exec, Tensor experts, Tensor weights, Tensor loads, Tensor logits,
                                   Tensor bias, const RouteOptions& options) {
             cpu_kernels().route(exec, experts, weights, loads, logits, bias, options);
+            if (logits.cols() == 1) return;  // the gate of a shared expert
             seen_->emplace_back(size_t(logits.rows()), values(experts), values(weights), values(logits));
         };
     }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 2 and 2.5 (Yang et al. 2024, Qwen2 and Qwen2.5 technical reports): Llama with biases of queries, keys
-// and values. Qwen 3 (Yang et al. 2025): a norm of each head of queries and keys in their place; the flavours
-// with a second number of parameters (the active ones) have experts.
+// and values; two flavours have experts, and a shared one with a gate. Qwen 3 (Yang et al. 2025): a norm of
+// each head of queries and keys in their place; the flavours with a second number of parameters (the active
+// ones) have experts.
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_keys.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace coeus::qwen {
 
@@ -52,10 +56,6 @@ void usual_keys(HubKeys& keys, DecoderConfig& config, GroupedAttentionConfig abs
     keys.window(config, {.used_if = "use_sliding_window", .in_all_layers = has_experts});
 }
 
-void qwen2_keys(HubKeys& keys, DecoderConfig& config) {
-    usual_keys(keys, config, {.bias = AttentionBias::qkv});
-}
-
 // A choice without the layers whose numbers are in a list.
 LayerChoice without_layers(const LayerChoice& choice, int64_t layers, const JsonView& list) {
     std::vector<bool> has;
@@ -86,6 +86,65 @@ void expert_layers(HubKeys& keys, DecoderConfig& config) {
     }
 }
 
+// Experts with the keys of Qwen; `absent`: those of a folder without them.
+void expert_keys(HubKeys& keys, DecoderConfig& config, const MoeConfig& absent) {
+    MoeConfig& m = config.moe;
+    if (keys.reads()) m = absent;
+    keys.integer({"num_experts", "num_local_experts"}, m.experts);
+    keys.integer("num_experts_per_tok", m.top_k);
+    keys.integer("moe_intermediate_size", m.hidden);
+    keys.truth("norm_topk_prob", m.normalise);
+    expert_layers(keys, config);
+}
+
+// Windows of Qwen 2 with experts: without a list they are in every other one of the first layers.
+void every_other_window(HubKeys& keys, DecoderConfig& config) {
+    int64_t end = 28;
+    if (keys.reads()) {
+        if (const auto given = keys.json().find("max_window_layers"))
+            end = integer_within(0, 1 << 16, *given);
+        std::vector<bool> has;
+        for (int64_t i = 0; i < config.layers; ++i) has.push_back(i < end && i % 2 == 0);
+        config.windowed = LayerChoice::of(has, {.period = 2});
+    }
+    keys.window(config, {.used_if = "use_sliding_window", .has_first = false});
+}
+
+constexpr const char *dense_qwen2 = "Qwen2ForCausalLM", *moe_qwen2 = "Qwen2MoeForCausalLM";
+
+void qwen2_keys(HubKeys& keys, DecoderConfig& config) {
+    const bool has_experts = keys.architecture(moe_qwen2, config.moe.experts > 0);
+    GroupedAttentionConfig absent = {.bias = AttentionBias::qkv};
+    if (!has_experts) return usual_keys(keys, config, absent);
+    if (config.feed_forward.hidden == 0) config.feed_forward.hidden = config.moe.shared_hidden;
+    absent.kv_heads = 16;
+    absent.window = 4096;
+    keys.usual(config, {.attention = absent,
+                        .rope = {.layout = RopeLayout::half_split},
+                        .norm_eps = 1e-6,
+                        .max_seq_len = 32768});  // transformers' defaults
+    keys.silu();
+    keys.rope(config);
+    every_other_window(keys, config);
+    expert_keys(keys, config,
+                {.experts = 60, .top_k = 4, .hidden = 1408, .shared_hidden = 5632, .shared_gate = true});
+    keys.integer("shared_expert_intermediate_size", config.moe.shared_hidden);
+    keys.balance(config);
+    keys.choice("qkv_bias", config.grouped().bias, AttentionBias::qkv, AttentionBias::none);
+}
+
+constexpr std::array names_of_shared_expert = {
+    HubName{"moe.shared_experts.w1.weight", "mlp.shared_expert.gate_proj.weight"},
+    HubName{"moe.shared_experts.w2.weight", "mlp.shared_expert.down_proj.weight"},
+    HubName{"moe.shared_experts.w3.weight", "mlp.shared_expert.up_proj.weight"}};
+
+std::vector<HubPlace> qwen2_places(const std::string& parameter, const Shape& shape,
+                                   const DecoderConfig& config) {
+    if (const std::string name = hub_name_in(names_of_shared_expert, parameter); !name.empty())
+        return {HubPlace::whole(name, shape)};
+    return usual_hub_places(parameter, shape, config);
+}
+
 // Both architectures of Qwen 3.
 constexpr const char *dense_qwen3 = "Qwen3ForCausalLM", *moe_qwen3 = "Qwen3MoeForCausalLM";
 
@@ -97,12 +156,7 @@ void qwen3_keys(HubKeys& keys, DecoderConfig& config) {
     usual_keys(keys, config, {.head_dim = has_experts ? 0 : 128, .qk_norm = QkNorm::before_rope},
                has_experts);
     if (has_experts) {
-        if (keys.reads()) m = {.experts = 128, .top_k = 8, .hidden = 768};
-        keys.integer({"num_experts", "num_local_experts"}, m.experts);
-        keys.integer("num_experts_per_tok", m.top_k);
-        keys.integer("moe_intermediate_size", m.hidden);
-        keys.truth("norm_topk_prob", m.normalise);
-        expert_layers(keys, config);
+        expert_keys(keys, config, {.experts = 128, .top_k = 8, .hidden = 768});
         keys.balance(config);
     }
     keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
@@ -141,8 +195,11 @@ namespace coeus {
 
 ModelFamily qwen2_family() {
     using namespace qwen;
-    ModelFamily made = family("qwen2", "Qwen2ForCausalLM", "qwen2");
+    ModelFamily made = family("qwen2", dense_qwen2, "qwen2");
+    made.architectures.push_back(moe_qwen2);
+    made.model_types.push_back("qwen2_moe");
     made.hub_keys = qwen2_keys;
+    made.hub_places = qwen2_places;
     const Row rows[] = {
         {"debugmodel", 256, 6, 16, 8, 768, 2048, true},
         {"0.5B", 896, 24, 14, 2, 4864, 151936, true},
@@ -156,6 +213,26 @@ ModelFamily qwen2_family() {
     for (const Row& row : rows) {
         made.flavors.push_back(flavor("qwen2", row, 0, 131072));
         made.flavors.back().grouped().bias = AttentionBias::qkv;
+    }
+    struct MoeRow {
+        Row row;
+        int64_t experts, top_k, hidden, shared_hidden;
+    };
+    const MoeRow moe_rows[] = {
+        {{"debugmodel_moe", 256, 6, 16, 8, 0, 2048, false, 1e-6, 4096}, 16, 4, 128, 512},
+        {{"1.5-A2.7B", 2048, 24, 16, 16, 0, 151936, false, 1e-6, 8192}, 60, 4, 1408, 5632},
+        {{"57B-A14B", 3584, 28, 28, 4, 0}, 64, 8, 2560, 20480},
+    };
+    for (const MoeRow& row : moe_rows) {
+        DecoderConfig config = flavor("qwen2", row.row, 0, 131072);
+        config.grouped().bias = AttentionBias::qkv;
+        config.moe = {.experts = row.experts,
+                      .top_k = row.top_k,
+                      .hidden = row.hidden,
+                      .shared_hidden = row.shared_hidden,
+                      .shared_gate = true,
+                      .balance_rate = 1e-3};
+        made.flavors.push_back(config);
     }
     return made;
 }
