@@ -103,6 +103,22 @@ void require_norms_fit(const DecoderConfig& model) {
                       is_before ? "norms that add 1 to their weights" : "norms after its sublayers");
 }
 
+// See ParallelBlock, and DecoderConfig::residual_scale.
+void require_block_fits(const DecoderConfig& model) {
+    if (model.parallel_block && model.norm_placement != NormPlacement::before)
+        throw ConfigError(
+            "model.parallel_block = true: {} {} has norms after its sublayers, and sublayers side by side "
+            "have "
+            "only one norm before them; set model.parallel_block = false",
+            model.family, model.flavor);
+    if (model.residual_scale != 1 && model.norm_placement == NormPlacement::after)
+        throw ConfigError(
+            "model.residual_scale = {}: the sublayers of {} {} end with norms and do not begin with them, "
+            "and "
+            "the weights of these norms contain such a factor; set model.residual_scale = 1",
+            model.residual_scale, model.family, model.flavor);
+}
+
 void require_digits(const char* field, const LayerChoice& choice) {
     if (choice.word.find_first_not_of("01") != std::string::npos)
         throw ConfigError("model.{} = \"{}\": must have a 1 for each layer that is meant, and a 0 for others",
@@ -115,6 +131,7 @@ void DecoderConfig::validate() const {
     for_each_field(*this,
                    [](const ConfigField& field, const auto& value) { require_in_limits(field, value); });
     require_norms_fit(*this);
+    require_block_fits(*this);
     require_digits("window_layers", windowed);
     require_digits("nope_layers", without_rope);
     require_digits("moe.layers", moe_layers);

@@ -206,7 +206,11 @@ const std::vector<MeshFactor>& mesh_factors() {
          },
          true},
         {2, always, [](MeshCase& c, int n) { c.model.feed_forward.activation = Activation(n); }, true},
-        {2, always, [](MeshCase& c, int parallel) { c.model.parallel_block = parallel != 0; }, true},
+        {2, always,
+         [](MeshCase& c, int parallel) {
+             if (parallel) set_parallel(c.model);
+         },
+         true},
     };
     return all;
 }

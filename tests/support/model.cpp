@@ -352,9 +352,13 @@ void set_experts(DecoderConfig& model, int kind) {
 
 void set_scales(DecoderConfig& model) {
     model.embedding_scale = 3;
-    model.residual_scale = 0.4;
+    if (model.norm_placement != NormPlacement::after) model.residual_scale = 0.4;
     model.logits_scale = 0.6;
     if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention)) a->scale = 0.3;
+}
+
+void set_parallel(DecoderConfig& model) {
+    model.parallel_block = model.norm_placement == NormPlacement::before;
 }
 
 DecoderConfig tiny_config(int64_t layers, bool tied) {

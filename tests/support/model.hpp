@@ -123,7 +123,9 @@ void set_two_ropes(DecoderConfig& model);
 inline constexpr int expert_kinds = 6;
 void set_experts(DecoderConfig& model, int kind);
 /// Factors of the embedding, of sublayers, of attention's scores (not of latent attention) and of logits
-/// (Granite, Cohere).
+/// (Granite, Cohere). Not of sublayers that have norms only after them.
 void set_scales(DecoderConfig& model);
+/// Attention and feed-forward layer side by side (Cohere), unless there are norms after them.
+void set_parallel(DecoderConfig& model);
 
 }  // namespace coeus::test

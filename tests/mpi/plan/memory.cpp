@@ -98,7 +98,7 @@ TEST_CASE("memory: a process of any mesh takes the planned memory") {
         c.model.mtp.layers = number % 4 == 3 ? 1 : 0;
         if (number % 3 == 1) c.model.z_loss_weight = 0.05;
         if (number % 3 == 2) set_scales(c.model);
-        c.model.parallel_block = number % 4 < 2;
+        if (number % 4 < 2) set_parallel(c.model);
         c.model.feed_forward.activation = Activation(number / 2 % 2);
         check_taken(c, world);
     }

@@ -62,7 +62,7 @@ void check_bits(bool every_type) {
             c.model.mtp.layers = int64_t(number / 2 + t) % 2;
             if (number % 2 == 0) c.model.z_loss_weight = 0.05;
             if (number % 3 == 1) set_scales(c.model);
-            c.model.parallel_block = int(number + t) % 3 == 2;
+            if (int(number + t) % 3 == 2) set_parallel(c.model);
             c.model.feed_forward.activation = Activation(number % 2);
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);

@@ -232,7 +232,8 @@ TEST_CASE("the effective deck reads back as the same config, for every option") 
                           "\"op\"",
                           "\"MTPLoss\"",
                           "\"sigmoid\"",
-                          "\"yarn\""};
+                          "\"yarn\"",
+                          "\"gelu_tanh\""};
         INFO(option.name);
         bool changed = false;
         for (const std::string& candidate : candidates) {

@@ -146,7 +146,7 @@ std::vector<DecoderConfig> models_of_all_kinds() {
         if (kind % 3 == 1) set_two_ropes(all.back());
         set_experts(all.back(), (kind + 1) % expert_kinds);
         if (kind % 3 == 0) set_scales(all.back());
-        all.back().parallel_block = kind % 3 == 1;
+        if (kind % 3 == 1) set_parallel(all.back());
         if (kind % 2 == 1) all.back().feed_forward.activation = Activation::gelu_tanh;
     }
     return all;

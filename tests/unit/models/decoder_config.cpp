@@ -327,6 +327,27 @@ TEST_CASE("models with more parameters than can be counted are refused before th
           }) == "");
 }
 
+TEST_CASE("sublayers side by side have no norms after them, and norms after sublayers need no factor") {
+    CHECK(
+        complaint([](DecoderConfig& c) {
+            c.parallel_block = true;
+            c.norm_placement = NormPlacement::around;
+        }) ==
+        "model.parallel_block = true: llama3 tiny has norms after its sublayers, and sublayers side by side "
+        "have only one norm before them; set model.parallel_block = false");
+    CHECK(
+        complaint([](DecoderConfig& c) {
+            c.residual_scale = 0.5;
+            c.norm_placement = NormPlacement::after;
+        }) ==
+        "model.residual_scale = 0.5: the sublayers of llama3 tiny end with norms and do not begin with them, "
+        "and the weights of these norms contain such a factor; set model.residual_scale = 1");
+    CHECK(complaint([](DecoderConfig& c) {
+              c.residual_scale = 0.5;
+              c.norm_placement = NormPlacement::around;
+          }) == "");
+}
+
 TEST_CASE("factors must be greater than 0, but that of scores may be 0") {
     CHECK(complaint([](DecoderConfig& c) { set_scales(c); }) == "");
     CHECK(complaint([](DecoderConfig& c) { c.embedding_scale = 0; }) ==

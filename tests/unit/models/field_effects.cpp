@@ -69,6 +69,7 @@ const std::map<std::string, Condition>& conditions() {
         {"moe.num_limited_groups", groups},
         {"moe.gate_limit", clamped},
         {"moe.gate_alpha", with_alpha},
+        {"residual_scale", [](const DecoderConfig& m) { return m.norm_placement != NormPlacement::after; }},
         {"moe.activation", without_alpha},
         {"ffn_activation", dense},
         {"moe.gate_shift", experts},

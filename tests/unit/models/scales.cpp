@@ -23,10 +23,13 @@ double factor_of(const DecoderConfig& config, const std::string& name) {
     if (name == "output.weight") return config.logits_scale;
     if (name.ends_with("attention.wq.weight") || name.ends_with("attention.wq.bias"))
         return config.is_latent() ? 1 : config.grouped().scale / usual_scores;
+    // a norm after a sublayer removes a factor of its result, and its weight may contain one
+    const bool is_around = config.norm_placement == NormPlacement::around;
     for (const char* last :
          {"attention.wo.weight", "attention.wo.bias", "feed_forward.w2.weight", "moe.experts.w2",
           "moe.experts.mlp2_weight", "moe.experts.mlp2_bias", "moe.shared_experts.w2.weight"})
-        if (name.ends_with(last)) return config.residual_scale;
+        if (name.ends_with(last)) return is_around ? 1 : config.residual_scale;
+    if (is_around && name.find(".post_") != std::string::npos) return config.residual_scale;
     return 1;
 }
 
@@ -68,10 +71,11 @@ TEST_CASE("factors: a model is that whose weights contain them, with its loss, g
             if (!config.is_latent()) config.grouped().qk_norm = QkNorm::none;
             set_experts(config, kind % expert_kinds);
             set_scales(config);
-            config.norm_type = norm;
+            config.norm_offset = false;
+            if (config.norm_placement == NormPlacement::before) config.norm_type = norm;
             config.norm_eps = 0.05;
             config.z_loss_weight = kind % 2 == 0 ? 0.03 : 0;
-            config.parallel_block = kind % 3 == 2;
+            if (kind % 3 == 2) set_parallel(config);
             CAPTURE(kind, int(norm));
             TestBatch batch = TestBatch(2, 9, config.vocab).split_documents(5, true);
             const StateTypes types = {Dtype::f64, Dtype::f64};
