@@ -9,6 +9,7 @@
 #include "support/support.hpp"
 
 #include <array>
+#include <tuple>
 
 using namespace coeus;
 using namespace coeus::test;
