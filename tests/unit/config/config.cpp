@@ -408,7 +408,7 @@ TEST_CASE("quiet is short for log.quiet") {
 TEST_CASE("features that are not implemented are refused by name in a real run and noticed in a dry run") {
     CHECK_THAT(
         error_of({"--model.name=flux"}),
-        Catch::StartsWith("model.name = \"flux\": is not implemented yet; use ") && Contains(" or qwen3"));
+        Catch::StartsWith("model.name = \"flux\": is not implemented yet; use ") && Contains(" or smollm3"));
     // an option that no run will ever support
     CHECK(error_of({"--optimizer.early_step_in_backward"}) ==
           "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
