@@ -13,8 +13,8 @@ void set_router_aux_loss_coef(DecoderConfig& model, double coefficient) {
     model.moe.sequence_balance = layers > 0 ? coefficient * double(model.moe.top_k) / double(layers) : 0;
 }
 
-void HubKeys::balance(DecoderConfig& config) {
-    constexpr double usual = 0.001, most = 0.1;
+void HubKeys::balance(DecoderConfig& config, double usual) {
+    constexpr double most = 0.1;
     const char* key = "router_aux_loss_coef";
     double coefficient = usual;
     if (out_) {

@@ -23,6 +23,12 @@ namespace {
 
 constexpr std::array names_of_norms = {HubName{"attention_norm.weight", "input_layernorm.weight"},
                                        HubName{"ffn_norm.weight", "post_attention_layernorm.weight"}};
+// With norms after the sublayers, or around them (OLMo 2, Gemma).
+constexpr std::array names_of_later_norms = {
+    HubName{"attention_norm.weight", "input_layernorm.weight"},
+    HubName{"post_attention_norm.weight", "post_attention_layernorm.weight"},
+    HubName{"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+    HubName{"post_ffn_norm.weight", "post_feedforward_layernorm.weight"}};
 
 }  // namespace
 
@@ -37,8 +43,11 @@ std::string hub_name_in(std::span<const HubName> names, const std::string& param
 }
 
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
-                                       const DecoderConfig&) {
+                                       const DecoderConfig& config) {
     if (auto of_experts = usual_expert_places(parameter, shape)) return *std::move(of_experts);
+    if (config.norm_placement != NormPlacement::before)
+        if (const std::string name = hub_name_in(names_of_later_norms, parameter); !name.empty())
+            return {HubPlace::whole(name, shape)};
     return {HubPlace::whole(usual_hub_name(parameter), shape)};
 }
 

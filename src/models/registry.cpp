@@ -20,7 +20,9 @@ namespace coeus {
     DO(deepseek_v3)           \
     DO(dots1)                 \
     DO(ernie4_5)              \
+    DO(exaone4)               \
     DO(gemma3)                \
+    DO(glm4)                  \
     DO(glm4_moe)              \
     DO(glm4_moe_lite)         \
     DO(gpt_oss)               \
@@ -28,9 +30,13 @@ namespace coeus {
     DO(llama2)                \
     DO(llama3)                \
     DO(llama4)                \
+    DO(minimax_m2)            \
     DO(ministral3)            \
     DO(mistral)               \
     DO(mixtral)               \
+    DO(olmo2)                 \
+    DO(olmo3)                 \
+    DO(olmoe)                 \
     DO(phi3)                  \
     DO(qwen2)                 \
     DO(qwen3)                 \

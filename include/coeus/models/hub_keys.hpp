@@ -150,10 +150,10 @@ public:
 
     /// How experts are balanced in an architecture that has no place for biases: by a loss with the
     /// coefficient "router_aux_loss_coef". transformers adds this loss only if "output_router_logits" is
-    /// true. If it is not, coefficients above 0.1 count as the default of its classes, 0.001: gpt-oss's
+    /// true. If it is not, coefficients above 0.1 count as the default of its class, `usual`: gpt-oss's
     /// folders have 0.9, an earlier default. Not written for a model that was balanced by biases alone. After
     /// the other keys of experts.
-    void balance(DecoderConfig& config);
+    void balance(DecoderConfig& config, double usual = 0.001);
     /// Numbers and widths of routed and shared experts, and the factor of their weights.
     void shared_experts(MoeConfig& moe, const HubExperts& names = {});
     /// The groups of which some are kept, and whether the weights of a token are divided by their sum.

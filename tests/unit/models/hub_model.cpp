@@ -387,7 +387,7 @@ TEST_CASE("config.json: every flavour of every family survives writing and readi
             model.ffn_rule.reset();                                // config.json has the width as a number
             if (model.moe.experts > 0 && !model.moe.keeps_bias) {  // no place for balancing biases
                 model.moe.balance_rate = 0;
-                set_router_aux_loss_coef(model, 0.001);
+                set_router_aux_loss_coef(model, family.name == "olmoe" ? 0.01 : 0.001);
                 if (model.is_latent()) model.moe.sequence_balance = 0.001;
             }
             if (model.is_latent())  // it has none

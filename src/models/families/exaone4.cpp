@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXAONE 4 (LG AI Research 2025): norms after the sublayers, and of each head of queries and keys. If layers
+// have a window, the others have no RoPE.
+#include "coeus/models/family.hpp"
+#include "coeus/models/hub_keys.hpp"
+
+#include <algorithm>
+
+namespace coeus::exaone4 {
+
+namespace {
+
+const LayerChoice usual_windowed = {.word = "1110"};
+
+LayerChoice all_but(const LayerChoice& choice, int64_t layers) {
+    std::vector<bool> has;
+    for (int64_t i = 0; i < layers; ++i) has.push_back(!choice.has(i));
+    return LayerChoice::of(has, {.period = 0});
+}
+
+// transformers reads the pattern only if there is no list of layers, and takes a number alone.
+void read_pattern(const JsonView& json, DecoderConfig& config) {
+    const auto pattern = json.find("sliding_window_pattern");
+    if (!pattern || json.contains("layer_types") || is_null(json, "sliding_window")) return;
+    const int64_t period = integer_within(1, config.layers, *pattern);
+    std::vector<bool> has;
+    for (int64_t i = 0; i < config.layers; ++i) has.push_back((i + 1) % period != 0);
+    config.windowed = LayerChoice::of(has, usual_windowed);
+}
+
+void hub_keys(HubKeys& keys, DecoderConfig& config) {
+    // transformers' defaults
+    keys.usual(
+        config,
+        {.attention = GroupedAttentionConfig{.kv_heads = 32, .qk_norm = QkNorm::before_rope, .window = 4096},
+         .windowed = usual_windowed,
+         .rope = {.layout = RopeLayout::half_split},
+         .norm_placement = NormPlacement::after,
+         .max_seq_len = 2048});
+    keys.silu();
+    keys.rope(config);
+    if (keys.reads()) read_pattern(keys.json(), config);
+    keys.window(config, {.has_first = false});
+    if (keys.reads() && config.grouped().window > 0)
+        config.without_rope = all_but(config.windowed, config.layers);
+}
+
+DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t head_dim,
+                     int64_t hidden, int64_t window, int64_t vocab, bool tied, int64_t max_seq_len) {
+    DecoderConfig model = {.family = "exaone4",
+                           .flavor = name,
+                           .dim = dim,
+                           .layers = layers,
+                           .vocab = vocab,
+                           .attention = GroupedAttentionConfig{.heads = heads,
+                                                               .kv_heads = 8,
+                                                               .head_dim = head_dim,
+                                                               .qk_norm = QkNorm::before_rope,
+                                                               .window = window},
+                           .feed_forward = {.hidden = hidden},
+                           .rope = {.theta = 1e6,
+                                    .scaling = Llama3Scaling{.factor = 16, .original_positions = 8192},
+                                    .layout = RopeLayout::half_split},
+                           .norm_placement = NormPlacement::after,
+                           .tied = tied,
+                           .max_seq_len = max_seq_len};
+    if (window == 0) return model;
+    model.windowed = usual_windowed;
+    model.without_rope = all_but(usual_windowed, layers);
+    return model;
+}
+
+}  // namespace
+
+}  // namespace coeus::exaone4
+
+namespace coeus {
+
+ModelFamily exaone4_family() {
+    using namespace exaone4;
+    return {.name = "exaone4",
+            .flavors = {flavor("debugmodel", 256, 4, 16, 16, 768, 64, 2048, true, 2048),
+                        flavor("1.2B", 2048, 30, 32, 64, 4096, 0, 102400, true, 65536),
+                        flavor("32B", 5120, 64, 40, 128, 27392, 4096, 102400, false, 131072)},
+            .architectures = {"Exaone4ForCausalLM"},
+            .model_types = {"exaone4"},
+            .hub_keys = hub_keys,
+            .hub_places = usual_hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
+}
+
+}  // namespace coeus
