@@ -48,7 +48,7 @@ struct HubWindow {
     int64_t without_any = 0;   ///< what is written if no layer has a window; 0: null
 };
 
-/// The keys of routed and shared experts, which are those of DeepSeek if nothing else is said.
+/// The keys of routed and shared experts, by default those of DeepSeek.
 struct HubExperts {
     HubKey experts = {"n_routed_experts", "num_local_experts"};
     HubKey top_k = "num_experts_per_tok";
