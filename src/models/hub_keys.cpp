@@ -86,10 +86,10 @@ void write_field(Json& json, const char* key, const T& value) {
         json.set(key, value);
 }
 
-// The usual key of a field, null if there is none. The epsilon of LayerNorms has another one.
-const char* usual_key(const ConfigField& field, const DecoderConfig& config) {
-    const bool is_of_layer_norm =
-        config.norm_type == NormType::layer_norm && std::string_view(field.name) == "norm_eps";
+// The usual key of a field in a family with such norms, null if there is none. The epsilon of LayerNorms has
+// another one.
+const char* usual_key(const ConfigField& field, NormType norms) {
+    const bool is_of_layer_norm = norms == NormType::layer_norm && std::string_view(field.name) == "norm_eps";
     return is_of_layer_norm ? "layer_norm_eps" : field.hub;
 }
 
@@ -101,7 +101,7 @@ bool is_missing(const ConfigField& field, const T& value) {
 
 void read_usual(const JsonView& json, DecoderConfig& config) {
     for_each_field(config, [&](const ConfigField& field, auto& value) {
-        const char* key = usual_key(field, config);
+        const char* key = usual_key(field, config.norm_type);
         if (!key) return;
         if (const auto found = json.find(key)) read(*found, field, value);
     });
@@ -125,7 +125,7 @@ void HubKeys::usual(DecoderConfig& config, const DecoderConfig& absent) {
             config.latent().head_dim = absent.head_sizes().head_dim;  // see latent_attention
     } else {
         for_each_field(config, [&](const ConfigField& field, const auto& value) {
-            if (const char* key = usual_key(field, config)) write_field(*out_, key, value);
+            if (const char* key = usual_key(field, absent.norm_type)) write_field(*out_, key, value);
         });
     }
 }

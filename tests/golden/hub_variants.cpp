@@ -144,7 +144,7 @@ bool is_idle(const std::string& key, const Json& json, const DecoderConfig& usua
     // a list says which layers these are
     if (key == "interleave_moe_layer_step") return json.find("moe_layers");
     if (key == "no_rope_layer_interval") return json.find("no_rope_layers");
-    if (key == "sliding_window_pattern") return json.find("layer_types");
+    if (key.ends_with("sliding_window_pattern")) return json.find("layer_types");
     // dense layers, of which there are none
     if (key == "intermediate_size" && usual.feed_forward.hidden == 0)
         return json.find("moe_intermediate_size");

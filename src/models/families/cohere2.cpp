@@ -24,9 +24,11 @@ LayerChoice all_but_each(int64_t period, int64_t layers) {
 
 LayerChoice layers_without_window(const DecoderConfig& config) {
     if (config.grouped().window == 0) return {};
+    const LayerChoice each_fourth = {.period = 4, .first = 3};
     std::vector<bool> has;
     for (int64_t i = 0; i < config.layers; ++i) has.push_back(!config.windowed.has(i));
-    return LayerChoice::of(has, {.period = 4, .first = 3});
+    const LayerChoice choice = LayerChoice::of(has, each_fourth);
+    return choice.has_same(each_fourth, config.layers) ? each_fourth : choice;
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
