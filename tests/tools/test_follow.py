@@ -38,6 +38,13 @@ def line(step, when, **more):
     return json.dumps({"step": step, **more, "time": when, "run_s": when - 1000}) + "\n"
 
 
+def numbers(text):
+    """What is logged of a line."""
+    values = json.loads(text)
+    task, _ = values.pop("task", None), values.pop("event", None)
+    return {f"tasks/{task}/acc" if key == "acc" else key: value for key, value in values.items()}
+
+
 class Followed:
     """A run's folder, and a script that follows it."""
 
@@ -74,10 +81,10 @@ class Followed:
             time.sleep(0.02)
         return [step for step, _ in self.recorded("log")]
 
-    def wait_until_kept(self, kind, when):
-        """Until the script has noted the line of this time. Between its log and its note it may log a line twice."""
-        end, memory = time.monotonic() + 60, self.folder / f"{kind}.json"
-        while not memory.exists() or json.loads(memory.read_text())["time"] != when:
+    def wait_until_kept(self, kind, text):
+        """Until the script has noted this line. Between its log and its note it may log a line twice."""
+        end, kept = time.monotonic() + 60, self.folder / f"{kind}.jsonl"
+        while not kept.exists() or not kept.read_text().endswith(text):
             assert time.monotonic() < end, "the script has not noted the line"
             time.sleep(0.02)
 
@@ -103,12 +110,12 @@ class Follow(unittest.TestCase):
         self.assertEqual(logged[1]["validation_loss"], 8.25)
         self.assertEqual(logged[2], {"step": 2, "loss": 7, "time": 1002, "run_s": 2})
         # the run resumes after step 1, and computes the others again
-        run.replace(line(1, 1001, loss=8.5) + line(1, 1001.5, validation_loss=8.25))
+        run.replace(line(1, 1001, loss=8.5, mfu=None) + line(1, 1001.5, validation_loss=8.25))
         run.append(line(2, 1012, loss=7.125))
         self.assertEqual(run.wait_for(5), [1, 1, 2, 3, 2])
         self.assertEqual(run.recorded("log")[-1][1]["loss"], 7.125)
         # another start of the script logs only what is new, to the same run
-        run.wait_until_kept(kind, 1012)
+        run.wait_until_kept(kind, line(2, 1012, loss=7.125))
         run.stop()
         run.append(line(3, 1013, loss=6.125))
         run.start("project")
@@ -121,12 +128,46 @@ class Follow(unittest.TestCase):
                           "run_s": 14})
         return run
 
-    def test_lines_of_earlier_versions_have_no_time(self):
+    def log_each_line_once(self, lines, stays=""):
+        """These lines, with restarts of the script and of the run, which keeps the first line and one that stays."""
         run = Followed("wandb")
         self.addCleanup(run.close)
-        run.append('{"step": 1, "loss": 8}\n' + line(2, 1002, loss=7))
+        run.append("".join(lines[:3]))
         run.start()
-        self.assertEqual(run.wait_for(2), [1, 2])
+        run.wait_for(3)
+        run.wait_until_kept("wandb", lines[2])
+        run.stop()
+        run.append("".join(lines[3:]))
+        run.start()
+        run.wait_for(len(lines))
+        run.wait_until_kept("wandb", lines[-1])
+        # the run goes back to its first step while nobody looks, and again while the script does
+        run.stop()
+        again = line(2, 1002, loss=3)
+        run.replace(lines[0] + stays + again)
+        run.start()
+        run.wait_for(len(lines) + 1)
+        run.wait_until_kept("wandb", again)
+        last = line(2, 1002, loss=2)
+        run.replace(lines[0] + stays + last)
+        run.wait_for(len(lines) + 2)
+        run.wait_until_kept("wandb", last)
+        logged = [values for _, values in run.recorded("log")]
+        self.assertEqual(logged, [numbers(text) for text in [*lines, again, last]])
+
+    def test_lines_of_the_same_time(self):
+        validation = [line(2, 1002, task=task, acc=0.5) for task in "abc"]
+        self.log_each_line_once([line(1, 1001, loss=8), line(2, 1002, loss=7), *validation, line(3, 1002, loss=6)])
+
+    def test_a_later_event_stays_when_the_run_goes_back(self):
+        event = line(3, 1003, event="skipped", event_number=1)
+        self.log_each_line_once([line(1, 1001, loss=8), line(2, 1002, loss=7), event, line(3, 1003, loss=6)], event)
+
+    def test_a_clock_that_goes_back(self):
+        self.log_each_line_once([line(step, 1010 - step, loss=step) for step in range(1, 6)])
+
+    def test_lines_of_earlier_versions_have_no_time(self):
+        self.log_each_line_once(['{"step": %d, "loss": 8}\n' % step for step in range(1, 6)])
 
     def test_wandb(self):
         run = self.follow("wandb")
