@@ -409,7 +409,12 @@ TEST_CASE("the decks of torchtitan pass a dry run on the number of ranks that th
 TEST_CASE("the decks under inputs pass a dry run on the number of ranks that they name") {
     for (const fs::path& deck : decks_under(inputs)) {
         INFO(deck);
-        const auto known = ranks_of_inputs.find(deck.lexically_relative(inputs).string());
+        const std::string name = deck.lexically_relative(inputs).string();
+        if (name.starts_with("families/")) {
+            CHECK(dry_run_error(deck, 2) == "");
+            continue;
+        }
+        const auto known = ranks_of_inputs.find(name);
         REQUIRE(known != ranks_of_inputs.end());
         CHECK(dry_run_error(deck, known->second) == "");
     }
