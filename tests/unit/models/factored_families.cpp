@@ -19,11 +19,11 @@ namespace {
 
 // Reads, and reads again what is written of it.
 DecoderConfig read_twice(const TemporaryFolder& folder, const std::string& body) {
-    const DecoderConfig m = model_from_hub(config_folder(folder, body));
-    CHECK(read_hub_model(folder.path()).unknown_keys == std::vector<std::string>());
+    DecoderConfig m = model_from_hub(config_folder(folder, body));
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     write_json(hub_config_of(m), folder / "config.json");
     CHECK(model_from_hub(folder.path()) == m);
-    CHECK(read_hub_model(folder.path()).unknown_keys == std::vector<std::string>());
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     return m;
 }
 
