@@ -32,6 +32,8 @@ MeshCase case_of(const MeshShape& mesh, int kind) {
     set_attention(c.model, kind % attention_kinds);
     if (kind % 2 == 0) set_two_ropes(c.model);
     set_experts(c.model, kind % expert_kinds);
+    if (kind % 3 != 0) set_scales(c.model);
+    if (kind % 4 == 0) set_parallel(c.model);
     set_expert_ranks(c, 1 + kind % 3);
     return c;
 }
