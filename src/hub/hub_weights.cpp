@@ -118,9 +118,10 @@ std::string HubWeights::name_in_files(const std::string& name) const {
     return name;
 }
 
-std::optional<std::string> HubWeights::text_name(const std::string& name) const {
-    for (const auto& [alone, in_files] : prefixes_)
-        if (name.starts_with(in_files)) return alone + name.substr(in_files.size());
+std::optional<std::string> HubWeights::text_name(const std::string& in_files) const {
+    for (const Prefix& prefix : prefixes_)
+        if (in_files.starts_with(prefix.in_files))
+            return prefix.alone + in_files.substr(prefix.in_files.size());
     return std::nullopt;
 }
 

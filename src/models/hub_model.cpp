@@ -175,7 +175,8 @@ std::string hub_architecture(std::span<const ModelFamily> families, const JsonVi
     const std::vector<std::string> names = names_in(config);
     if (names.size() > 1) config["architectures"].reject("must name one architecture");
     if (std::string of_text = architecture_of_text(families, config); !of_text.empty()) return of_text;
-    const std::string type = config.string("model_type", ""), of_type = architecture_of_type(families, type);
+    const std::string type = config.string("model_type", "");
+    std::string of_type = architecture_of_type(families, type);
     if (names.empty() && !of_type.empty()) return of_type;
     if (names.empty() && !type.empty()) reject_type(families, config);
     if (names.empty())

@@ -100,21 +100,20 @@ TEST_CASE("the tensors of a text model have names of either form, with a head of
     const TemporaryFolder folder;
     DecoderConfig model = small_model("mistral", "debugmodel", 32, 2, 8);
     model.feed_forward.hidden = 48;
-    int number = 0;
-    for (const bool tied : {false, true})
-        for (const TextNames names : {TextNames::outside, TextNames::inside}) {
-            CAPTURE(tied, int(names));
-            model.tied = tied;
-            const fs::path at = folder / fmt::format("{}", ++number), text = at / "text",
-                           images = at / "images", a = at / "a.h5", b = at / "b.h5";
-            write_folder_with_images(text, images, model, "Mistral3ForConditionalGeneration", names);
-            succeeded(convert_folder(text, a));
-            CHECK_THAT(succeeded(convert_folder(images, b)),
-                       Contains("3 tensors of " + images.string() + " do not belong to the text model"));
-            CHECK(differing_arrays(a, b).empty());
-            CHECK(tied == (read_file(text / "config.json").find("\"tie_word_embeddings\": true") !=
-                           std::string::npos));
-        }
+    for (const TextNames names : {TextNames::inside, TextNames::outside}) {
+        const bool tied = names == TextNames::outside;  // a head of its own is at another place inside
+        CAPTURE(tied, int(names));
+        model.tied = tied;
+        const fs::path at = folder / fmt::format("{}", int(names)), text = at / "text",
+                       images = at / "images", a = at / "a.h5", b = at / "b.h5";
+        write_folder_with_images(text, images, model, "Mistral3ForConditionalGeneration", names);
+        succeeded(convert_folder(text, a));
+        CHECK_THAT(succeeded(convert_folder(images, b)),
+                   Contains("3 tensors of " + images.string() + " do not belong to the text model"));
+        CHECK(differing_arrays(a, b).empty());
+        CHECK(tied ==
+              (read_file(text / "config.json").find("\"tie_word_embeddings\": true") != std::string::npos));
+    }
 }
 
 TEST_CASE("an incomplete text model of a folder with images is reported with the names in the folder") {

@@ -35,7 +35,7 @@ TEST_CASE("the temperature of a query does not count its own position if the off
 }
 
 TEST_CASE("without a temperature there is no table") {
-    const auto tables = [](std::vector<double> thetas, const Temperature& temperature) {
+    const auto tables = [](const std::vector<double>& thetas, const Temperature& temperature) {
         PositionTables all = {{}, {7, temperature, Dtype::f32}};
         for (const double theta : thetas) all.ropes.emplace_back(7, 4, theta, RopeScaling(), Dtype::f32);
         return all;

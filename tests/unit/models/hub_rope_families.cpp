@@ -9,7 +9,6 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <vector>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -22,7 +21,7 @@ DecoderConfig written_and_read(const DecoderConfig& model) {
     const TemporaryFolder folder;
     write_json(hub_config_of(model), folder / "config.json");
     HubModel back = read_hub_model(folder.path());
-    CHECK(back.unknown_keys == std::vector<std::string>{});
+    CHECK(back.unknown_keys.empty());
     back.config.flavor = model.flavor;
     return back.config;
 }
@@ -59,7 +58,7 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
         "hidden_act": "silu", "initializer_range": 0.02, "rms_norm_eps": 1e-05, "rope_theta": 10000.0)";
     const auto model = [&](const std::string& keys) {
         const HubModel read = read_hub_model(config_folder(folder, sizes + keys));
-        CHECK(read.unknown_keys == std::vector<std::string>{});
+        CHECK(read.unknown_keys.empty());
         CHECK(written_and_read(read.config) == read.config);
         return read.config;
     };
@@ -105,7 +104,9 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
     CHECK_THROWS_WITH(hub_config_of(scaled), Contains("RoPE must be of type \"default\" or \"longrope\""));
 }
 
-TEST_CASE("config.json of Ministral 3: the temperature is in the objects of RoPE, also within a model with images") {
+TEST_CASE(
+    "config.json of Ministral 3: the temperature is in the objects of RoPE, also within a model with "
+    "images") {
     const TemporaryFolder folder;
     const std::string sizes = R"("model_type": "ministral3", "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
@@ -119,7 +120,7 @@ TEST_CASE("config.json of Ministral 3: the temperature is in the objects of RoPE
     const std::string published = sizes + rope(yarn + R"(, "llama_4_scaling_beta": 0.1)");
     const auto model = [&](const std::string& keys) {
         const HubModel read = read_hub_model(config_folder(folder, keys));
-        CHECK(read.unknown_keys == std::vector<std::string>{});
+        CHECK(read.unknown_keys.empty());
         CHECK(written_and_read(read.config) == read.config);
         return read.config;
     };
@@ -153,7 +154,7 @@ TEST_CASE("config.json of Gemma 3: one window in six is left out, and each kind 
     const TemporaryFolder folder;
     const auto model = [&](const std::string& keys) {
         const HubModel read = read_hub_model(config_folder(folder, keys));
-        CHECK(read.unknown_keys == std::vector<std::string>{});
+        CHECK(read.unknown_keys.empty());
         CHECK(written_and_read(read.config) == read.config);
         return read.config;
     };
