@@ -32,6 +32,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -212,7 +213,7 @@ private:
         }
         if (!asked_.several()) {
             load(session);
-            return data ? validate(session, *data) : score(session, {});
+            return data ? validate(session, *data) : score(session);
         }
         evaluate_steps(session, data);
     }
@@ -250,14 +251,18 @@ private:
         return settings;
     }
 
-    // `left_out`: tasks that have results of this step already.
-    void score(Session& session, const std::set<std::string>& left_out) {
+    ResultsOf results_of_weights() const {
+        return {.step = weights_.step, .weights = weights_.id, .settings = settings()};
+    }
+    const std::vector<Task>& scored_tasks() const { return left_out_.empty() ? tasks_ : part_; }
+
+    void score(Session& session) {
         if (is_first()) describe(session);
         const Timer timer;
         scoring_->run(session.engine());
         const double seconds = timer.seconds();
         on_first_rank(world_, [&] {
-            std::vector<TaskResult> results = results_of(tasks_, *scoring_);
+            const std::vector<TaskResult> results = results_of(scored_tasks(), *scoring_);
             fmt::print("{}", table_of(results, asked_.by_position));
             if (!asked_.output.empty()) {
                 const Json config = Json::object()
@@ -269,14 +274,12 @@ private:
                 write_json(json_of(results, config, asked_.by_position), asked_.output);
             }
             if (!asked_.samples.empty()) write_whole_file(asked_.samples, samples_of(results));
-            std::erase_if(results,
-                          [&](const TaskResult& result) { return left_out.contains(result.task->name); });
             std::vector<std::string> written;
             for (const std::string& file : {asked_.output, asked_.samples})
                 if (!file.empty()) written.push_back(file);
             if (!weights_.run_folder.empty() && asked_.limit == 0) {  // a trial is not a result of the run
                 const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
-                append_to(history, weights_.step, results, settings());
+                append_to(history, results_of_weights(), results);
                 written.push_back(history.string());
                 renew_page();
             }
@@ -317,77 +320,101 @@ private:
         return true;
     }
     bool is_there(const std::string& path) const {
-        return broadcast_text(world_, is_first() && exists_patiently(path) ? "yes" : "") == "yes";
+        return holds_on_first([&] { return exists_patiently(path); });
     }
 
-    // A checkpoint that is asked for and not done; its step is -1 if there is none.
-    StepFile next_file(const std::set<int64_t>& done) {
+    // When a checkpoint was written: one of the same step that is written later is another.
+    static fs::file_time_type written(const StepFile& file) {
+        std::error_code gone;
+        return fs::last_write_time(file.path, gone);
+    }
+
+    // A checkpoint that is asked for and not done, which counts as done from now on; its step is -1 if there
+    // is none.
+    StepFile next_file() {
         std::vector<std::string> texts = {"-1", ""};
         on_first_rank(world_, [&] {
             if (asked_.follow) files_ = list_checkpoints(checkpoints_);
-            for (const StepFile& file : files_)
-                if (!done.contains(file.step) && is_asked_for(file)) {
-                    texts = {std::to_string(file.step), file.path};
-                    return;
-                }
+            for (const StepFile& file : files_) {
+                if (!is_asked_for(file)) continue;
+                const fs::file_time_type time = written(file);
+                if (const auto done = done_.find(file.step); done != done_.end() && done->second == time)
+                    continue;
+                done_[file.step] = time;
+                texts = {std::to_string(file.step), file.path};
+                return;
+            }
         });
         texts = broadcast_texts(world_, texts);
         return {std::stoll(texts[0]), texts[1]};
     }
 
-    std::set<std::string> tasks_with_results(int64_t step) const {
-        std::set<std::string> names;
-        if (weights_.run_folder.empty() || asked_.again || asked_.limit > 0) return names;
-        const auto all = evaluated_in(fs::path(weights_.run_folder) / evaluation_file, settings());
-        for (const Task& task : tasks_)
-            if (all.contains({step, task.name})) names.insert(task.name);
-        return names;
+    // Leaves out the tasks that have results of these weights. False: there are no others.
+    bool choose_tasks() {
+        std::string choice;
+        on_first_rank(world_, [&] {
+            std::set<std::string> known;
+            if (!weights_.run_folder.empty() && !asked_.again && asked_.limit == 0)
+                known = evaluated_in(fs::path(weights_.run_folder) / evaluation_file, results_of_weights(),
+                                     tasks_);
+            const auto is_missing = [&](const Task& task) {
+                return !task.lines.empty() && !known.contains(task.name);
+            };
+            const int64_t missing = std::ranges::count_if(tasks_, is_missing);
+            if (!known.empty())
+                fmt::print("Step {} has results{} already\n", weights_.step,
+                           missing == 0 ? "" : " of " + counted(int64_t(known.size()), "task"));
+            choice = missing == 0 ? "none" : known == left_out_ ? "as before" : "others";
+            if (choice != "others") return;
+            left_out_ = known;
+            part_.clear();
+            if (known.empty()) return;
+            for (const Task& task : tasks_)
+                if (!known.contains(task.name)) part_.push_back(task);
+        });
+        choice = broadcast_text(world_, choice);
+        if (choice == "others") scoring_.emplace(scored_tasks(), options_, world_);
+        return choice != "none";
     }
 
+    // What rank 0 finds, on every rank.
+    bool holds_on_first(FunctionRef<bool()> holds) const {
+        std::string text;
+        on_first_rank(world_, [&] { text = holds() ? "yes" : ""; });
+        return !broadcast_text(world_, text).empty();
+    }
     // A run owns the folder of its checkpoints while it lives.
     bool run_has_ended() {
-        std::string lives;
-        on_first_rank(world_, [&] { lives = owner_->is_used() ? "lives" : ""; });
-        return broadcast_text(world_, lives).empty();
+        return holds_on_first([&] { return !owner_->is_used(); });
     }
 
-    bool has_all(const std::set<int64_t>& done) const {
-        if (asked_.steps.empty()) return !done.empty() && *done.rbegin() >= weights_.last_step;
-        return std::ranges::all_of(asked_.steps, [&](int64_t step) { return done.contains(step); });
+    // On rank 0.
+    bool has_all() const {
+        return !asked_.steps.empty() &&
+               std::ranges::all_of(asked_.steps, [&](int64_t step) { return done_.contains(step); });
     }
-    void warn_of_steps_not_in(const std::set<int64_t>& done) const {
+    void warn_of_missing_steps() const {
         for (const int64_t step : asked_.steps)
-            if (is_first() && !done.contains(step))
+            if (is_first() && !done_.contains(step))
                 log::warn("--steps {}: the run has ended and left no checkpoint of this step", step);
     }
 
     void evaluate_steps(Session& session, const std::optional<TrainingData>& data) {
-        std::set<int64_t> done;
         for (;;) {
             const bool ended = !asked_.follow || run_has_ended();  // before the last look for checkpoints
-            const StepFile file = next_file(done);
-            if (file.step < 0) {
-                if (ended || has_all(done)) return warn_of_steps_not_in(done);
-                std::this_thread::sleep_for(between_looks);
+            const StepFile file = next_file();
+            if (file.step >= 0) {
+                evaluate_step(session, data, file);
                 continue;
             }
-            done.insert(file.step);
-            evaluate_step(session, data, file);
+            if (ended || holds_on_first([&] { return has_all(); })) return warn_of_missing_steps();
+            std::this_thread::sleep_for(between_looks);
         }
     }
 
     void evaluate_step(Session& session, const std::optional<TrainingData>& data, const StepFile& file) {
-        std::set<std::string> known;
-        std::string skipped;
-        on_first_rank(world_, [&] {
-            known = tasks_with_results(file.step);
-            if (!tasks_.empty() && known.size() == tasks_.size()) skipped = "yes";
-        });
-        if (broadcast_text(world_, skipped) == "yes") {
-            if (is_first()) fmt::print("Step {} has results already\n", file.step);
-            return;
-        }
         bool loaded = take(file);
+        if (loaded && !data && !choose_tasks()) return;
         if (loaded) {
             try {
                 load(session);
@@ -402,7 +429,7 @@ private:
                           file.path);
             return;
         }
-        data ? validate(session, *data) : score(session, known);
+        data ? validate(session, *data) : score(session);
     }
 
     const Asked& asked_;
@@ -414,12 +441,16 @@ private:
     std::string checkpoints_;
     std::optional<FolderOwner> owner_;
     std::vector<StepFile> files_;
+    std::map<int64_t, fs::file_time_type> done_;  // by step: when the checkpoint was written
     std::optional<Pretrained> source_;
     Weights weights_;
     DecoderConfig model_;
     ScoringOptions options_;
-    int64_t usual_context_ = 0;    // without --context
-    std::vector<Task> tasks_;      // on rank 0 only
+    int64_t usual_context_ = 0;  // without --context
+    std::vector<Task> tasks_;    // on rank 0 only
+    // of a checkpoint, on rank 0 only: tasks that have results already, and the others
+    std::set<std::string> left_out_;
+    std::vector<Task> part_;
     std::string other_tokenizer_;  // its hash, on rank 0 only; "": that of the run
     std::optional<Scoring> scoring_;
 };

@@ -9,12 +9,15 @@
 #include "coeus/data/text_file.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/byte_stream.hpp"
+#include "coeus/file/hash.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "text_size.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 namespace coeus {
@@ -297,6 +300,25 @@ private:
 };
 
 }  // namespace
+
+std::string content_id(const Task& task) {
+    Hasher hasher;
+    const auto add = [&](const auto& values) {
+        const size_t count = values.size();
+        hasher.update(std::as_bytes(std::span(&count, 1))).update(std::as_bytes(std::span(values)));
+    };
+    for (const TaskLine& line : task.lines) {
+        const auto requests = int64_t(line.requests.size());
+        add(std::array{int64_t(task.kind), requests, line.gold});
+        for (const Request& request : line.requests) {
+            add(request.context);
+            add(request.continuation);
+            add(request.counts);
+            add(std::array{request.size.characters, request.size.bytes, request.size.words});
+        }
+    }
+    return hash_text(hasher.digest());
+}
 
 std::vector<Task> read_tasks(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                              const RequestOptions& options) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <sstream>
 
@@ -204,19 +205,26 @@ std::string samples_of(const std::vector<TaskResult>& results) {
     return text;
 }
 
-std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history,
-                                                       const Json& settings) {
-    std::set<std::pair<int64_t, std::string>> found;
+std::set<std::string> evaluated_in(const std::filesystem::path& history, const ResultsOf& of,
+                                   const std::vector<Task>& tasks) {
+    std::map<std::string, std::string> last;  // by task: the weights and the content of its last results
     std::ifstream in(history);
     int64_t number = 0;
-    for (std::string line; std::getline(in, line) && !in.eof();) {
+    for (std::string text; std::getline(in, text) && !in.eof();) {
         const JsonDocument document =
-            JsonDocument::parse(line, fmt::format("{}:{}", history.string(), ++number));
-        const auto of_line = document.root().find("settings");
-        if ((of_line ? of_line->value() : Json::object()).text() != settings.text()) continue;
-        found.emplace(document.root().integer("step"), document.root().string("task"));
+            JsonDocument::parse(text, fmt::format("{}:{}", history.string(), ++number));
+        const JsonView& line = document.root();
+        const auto settings = line.find("settings");
+        if (line.integer("step") != of.step) continue;
+        if ((settings ? settings->value() : Json::object()).text() != of.settings.text()) continue;
+        last[line.string("task")] = line.string("weights", "") + line.string("content", "");
     }
-    return found;
+    std::set<std::string> names;
+    for (const Task& task : tasks)
+        if (const auto found = last.find(task.name);
+            found != last.end() && found->second == of.weights + content_id(task))
+            names.insert(task.name);
+    return names;
 }
 
 namespace {
@@ -234,21 +242,24 @@ void remove_cut_line(const std::filesystem::path& file) {
 
 }  // namespace
 
-void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results,
-               const Json& settings) {
+void append_to(const std::filesystem::path& history, const ResultsOf& of,
+               const std::vector<TaskResult>& results) {
     std::string text;
-    for (const TaskResult& result : results)
+    for (const TaskResult& result : results) {
+        const std::string content = content_id(*result.task);
         for (const Metric& metric : result.metrics) {
             Json line = Json::object()
-                            .set("step", step)
+                            .set("step", of.step)
                             .set("task", result.task->name)
                             .set("metric", metric.name)
                             .set("value", metric.value);
             if (metric.error) line.set("stderr", *metric.error);
             line.set("lines", result.task->lines.size());
-            if (settings.text() != Json::object().text()) line.set("settings", settings);
+            line.set("weights", of.weights).set("content", content);
+            if (of.settings.text() != Json::object().text()) line.set("settings", of.settings);
             text += line.text() + '\n';
         }
+    }
     remove_cut_line(history);
     std::ofstream out(history, std::ios::app | std::ios::binary);
     if (!(out << text).flush())

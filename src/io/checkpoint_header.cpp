@@ -2,6 +2,7 @@
 // Reads the description of a checkpoint, and verifies its bytes.
 #include "checkpoint_parts.hpp"
 #include "coeus/base/patient_io.hpp"
+#include "coeus/file/hash.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -69,6 +70,19 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
         }
     }
     return header;
+}
+
+std::string weights_id(const std::string& path) {
+    const CheckpointHeader header = read_checkpoint_header(path);
+    const hdf5::File file = open_with_parts(path, header.parts.size());
+    Hasher hasher;
+    for (const auto& array : header.arrays) {
+        if (!array.path.starts_with("model/")) continue;
+        hasher.update(fmt::format("{} {} {}\n", array.path, array.shape.text(), int(array.type)));
+        const auto sums = file.dataset(checksum_path(array.path)).read_all<uint64_t>();
+        hasher.update(std::as_bytes(std::span(sums)));
+    }
+    return hash_text(hasher.digest());
 }
 
 std::vector<DamagedRows> verify_checkpoint(const std::string& path,

@@ -45,6 +45,12 @@ public:
                    "\n");
     }
     fs::path run() const { return folder_ / "run"; }
+    // The same run until this step, with another random state.
+    void train_other(const fs::path& run, int64_t step) const {
+        train_tiny(run, folder_ / "text.txt",
+                   {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(step),
+                    "--debug.seed=7", "--checkpoint.enable", "--checkpoint.last_save_model_only=false"});
+    }
     std::string path(const std::string& name) const { return (folder_ / name).string(); }
     std::string write(const std::string& name, const std::string& text) const {
         write_file(folder_ / name, text);
@@ -193,6 +199,54 @@ TEST_CASE("evaluate: results of all checkpoints are appended once, and a report 
     CHECK_THAT(read_file(evaluated().path("report.html")),
                Contains("Accuracy on tasks<") && Contains("Loss of held_out<") &&
                    Contains("dtype float32, context 16, stride 8, add_bos_token true, delimiter :)<"));
+}
+
+TEST_CASE("evaluate: results of other weights and of other lines are not those asked for") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", history = run / "evaluation.jsonl";
+    evaluated().train_other(run, 2);
+    evaluated().train_other(folder / "first", 2);
+    const std::string tasks = (folder / "tasks.jsonl").string(),
+                      nothing = (folder / "nothing.jsonl").string();
+    const auto ask = [&](int gold) {
+        write_file(tasks, fmt::format(R"({{"query": "The dog sat on", "choices": ["a", "b"], "gold": {}}})"
+                                      "\n",
+                                      gold));
+    };
+    const auto said = [&](const Arguments& files) {
+        const Outcome outcome = run_coeus(Arguments{"evaluate", run.string(), "--steps=all"} + files +
+                                          Arguments{"--device=cpu", "--training.threads=1"});
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    const std::string done = "Step 2 has results already";
+    ask(0);
+    CHECK_THAT(said({tasks}), Contains("wrote"));
+    CHECK_THAT(said({tasks}), Contains(done) && !Contains("wrote"));
+    // the same weights in another file
+    fs::copy_file(folder / "first" / checkpoint_of(2), run / checkpoint_of(2),
+                  fs::copy_options::overwrite_existing);
+    CHECK_THAT(said({tasks}), Contains(done) && !Contains("wrote"));
+    // a run that was resumed with other options saved the step again
+    fs::copy_file(evaluated().run() / checkpoint_of(2), run / checkpoint_of(2),
+                  fs::copy_options::overwrite_existing);
+    CHECK_THAT(said({tasks}), Contains("wrote") && !Contains("already"));
+    CHECK_THAT(said({tasks}), Contains(done));
+    // a corrected file
+    ask(1);
+    CHECK_THAT(said({tasks}), Contains("wrote") && !Contains("already"));
+    CHECK_THAT(said({tasks}), Contains(done));
+    const std::string metric = R"({"step":2,"task":"tasks","metric":"acc","value":)";
+    CHECK(count_of(metric, read_file(history)) == 3);
+    // a further file: only its tasks are computed
+    write_file(nothing,
+               "{\"task\": \"some\", \"text\": \"The dog\"}\n{\"task\": \"none\", \"text\": \"\"}\n");
+    CHECK_THAT(said({tasks, nothing}), Contains("Step 2 has results of 1 task already") &&
+                                           Contains(": 1 request in") && !Contains("acc_norm") &&
+                                           Contains("none: 1 document without tokens was left out"));
+    CHECK(count_of(metric, read_file(history)) == 3);
+    CHECK_THAT(said({tasks, nothing}), Contains(done) && !Contains("wrote"));
 }
 
 TEST_CASE("evaluate: results have lm-evaluation-harness's keys, and samples the scores of each line") {

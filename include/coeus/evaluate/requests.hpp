@@ -49,6 +49,10 @@ struct Task {
     int64_t without_tokens = 0;  ///< documents without tokens, which are left out
 };
 
+/// Sixteen hexadecimal digits that depend on all that a task asks for: ids, which of them count, right
+/// choices and sizes of texts.
+std::string content_id(const Task& task);
+
 /// Whether ids of a text begin with BOS. `by_template`: as the tokenizer's own template says, but not for
 /// documents: there it would be scored after BOS.
 enum class AddBos : uint8_t { by_template, always, never };

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -37,14 +36,22 @@ Json json_of(const std::vector<TaskResult>& results, const Json& config, bool by
 /// One JSON object for each line of a task: the scores of its requests.
 std::string samples_of(const std::vector<TaskResult>& results);
 
-/// The steps and tasks that a history has with these settings (an object: what differs from the defaults);
-/// none if the file does not exist. A last line without its end, which an interrupted evaluation left, does
-/// not count.
-std::set<std::pair<int64_t, std::string>> evaluated_in(const std::filesystem::path& history,
-                                                       const Json& settings);
-/// Appends the metrics of a step, and the settings unless all are the defaults. SystemError if the file
-/// cannot be written.
-void append_to(const std::filesystem::path& history, int64_t step, const std::vector<TaskResult>& results,
-               const Json& settings);
+/// What the results of a line of a history are of, besides the task.
+struct ResultsOf {
+    int64_t step = 0;
+    std::string weights = {};        ///< see weights_id()
+    Json settings = Json::object();  ///< what differs from the defaults
+};
+
+/// The names of those tasks whose results in a history are of this step and these weights, with these
+/// settings and the content that the task has now. The last results of step, task and settings count. Those
+/// of an earlier version, which do not say of which weights they are, do not count, nor does a last line
+/// without its end, which an interrupted evaluation left. None if the file does not exist.
+std::set<std::string> evaluated_in(const std::filesystem::path& history, const ResultsOf& of,
+                                   const std::vector<Task>& tasks);
+/// Appends the metrics of tasks, and the settings unless all are the defaults. SystemError if the file cannot
+/// be written.
+void append_to(const std::filesystem::path& history, const ResultsOf& of,
+               const std::vector<TaskResult>& results);
 
 }  // namespace coeus

@@ -145,6 +145,10 @@ struct CheckpointHeader {
 void require_sound_layout(const std::string& path);
 /// ConfigError if the file is not an intact checkpoint. Does not verify checksums. Not collective.
 CheckpointHeader read_checkpoint_header(const std::string& path);
+/// Sixteen hexadecimal digits that depend on nothing but the weights in a checkpoint: their names, shapes,
+/// types and checksums. Reads no elements. ConfigError as read_checkpoint_header(), and if an array has no
+/// checksums. Not collective.
+std::string weights_id(const std::string& path);
 
 /// Rows [first_row, last_row) of an array whose bytes differ from those that were written.
 struct DamagedRows {

@@ -38,6 +38,7 @@ Weights weights_at(const Pretrained& source) {
             weights.last_step = *steps;
     }
     weights.run_folder = run_folder_of(source.path());
+    weights.id = weights_id(source.path());
     return weights;
 }
 
@@ -82,15 +83,17 @@ Weights weights_of(const Communicator& world, const Pretrained& source) {
     std::vector<std::string> texts;
     on_first_rank(world, [&] {
         const Weights found = weights_at(source);
-        texts = {found.path, std::to_string(found.step), std::to_string(found.last_step), found.run_folder};
+        texts = {found.path, std::to_string(found.step), std::to_string(found.last_step), found.run_folder,
+                 found.id};
         texts.insert(texts.end(), found.deck.begin(), found.deck.end());
     });
     texts = broadcast_texts(world, texts);
     return {.path = texts[0],
             .step = std::stoll(texts[1]),
             .last_step = std::stoll(texts[2]),
-            .deck = {texts.begin() + 4, texts.end()},
-            .run_folder = texts[3]};
+            .deck = {texts.begin() + 5, texts.end()},
+            .run_folder = texts[3],
+            .id = texts[4]};
 }
 
 Config deck_for(const Config& machine, const DeckRules& rules, const Weights& weights, const Asked& asked,

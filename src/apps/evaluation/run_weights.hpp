@@ -18,6 +18,7 @@ struct Weights {
     int64_t step = 0, last_step = 0;  ///< of the checkpoint, and of its run
     std::vector<std::string> deck;    ///< settings of its deck, "key = value"; empty: a Hugging Face folder
     std::string run_folder;           ///< "": none is known
+    std::string id;                   ///< weights_id(); "": a Hugging Face folder
 };
 
 /// The same on every rank; only rank 0 reads files. Collective.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -125,28 +126,62 @@ TEST_CASE("results: JSON has lm-evaluation-harness's keys, and samples the score
     CHECK_THAT(table, !Contains("documents"));
 }
 
-TEST_CASE("results: a history knows its steps and tasks, without a line that was cut off") {
+TEST_CASE("results: a history knows steps, weights and tasks, without a line that was cut off") {
     const TemporaryFolder folder;
     const auto file = folder / evaluation_file;
-    const Json usual = Json::object(), other = Json::object().set("context", 16);
-    CHECK(evaluated_in(file, usual).empty());
-    Task task = choices_task();
+    const Task task = choices_task();
     const std::vector<TaskResult> results = {{&task, choices_scores, metrics_of(task, choices_scores)}};
-    append_to(file, 100, results, usual);
-    append_to(file, 200, results, usual);
+    const auto of = [](int64_t step, const std::string& weights = "w",
+                       const Json& settings = Json::object()) {
+        return ResultsOf{step, weights, settings};
+    };
+    const auto has = [&](const ResultsOf& what, const Task& asked) {
+        return evaluated_in(file, what, {asked}) == std::set<std::string>{asked.name};
+    };
+    CHECK_FALSE(has(of(100), task));
+    append_to(file, of(100), results);
+    append_to(file, of(200), results);
     const std::string text = read_file(file);
     CHECK_THAT(text, Contains(R"({"step":100,"task":"choices","metric":"acc","value":0.5,"stderr":0.5)"));
+    CHECK_THAT(text, Contains(R"("lines":2,"weights":"w","content":")" + content_id(task) + "\"}\n"));
     write_file(file, text + R"({"step":300,"task":"cho)");
-    CHECK(evaluated_in(file, usual) ==
-          std::set<std::pair<int64_t, std::string>>{{100, "choices"}, {200, "choices"}});
-    append_to(file, 400, results, usual);
+    CHECK(has(of(100), task));
+    CHECK(has(of(200), task));
+    CHECK_FALSE(has(of(300), task));
+    append_to(file, of(400), results);
     CHECK(read_file(file).starts_with(text + R"({"step":400)"));
-    CHECK(evaluated_in(file, usual).size() == 3);
+    CHECK(has(of(400), task));
     // those with other settings are others
-    CHECK(evaluated_in(file, other).empty());
-    append_to(file, 500, results, other);
-    CHECK(evaluated_in(file, usual).size() == 3);
-    CHECK(evaluated_in(file, other).size() == 1);
+    const Json other = Json::object().set("context", 16);
+    CHECK_FALSE(has(of(400, "w", other), task));
+    append_to(file, of(500, "w", other), results);
+    CHECK(has(of(500, "w", other), task));
+    CHECK_FALSE(has(of(500), task));
     CHECK_THAT(read_file(file), Catch::EndsWith(R"("settings":{"context":16}})"
                                                 "\n"));
+    // other weights of a step, until the last results of the step are of these again
+    CHECK_FALSE(has(of(100, "v"), task));
+    append_to(file, of(100, "v"), results);
+    CHECK(has(of(100, "v"), task));
+    CHECK_FALSE(has(of(100), task));
+    // lines of an earlier version do not say of which weights they are
+    write_file(file, R"({"step":100,"task":"choices","metric":"acc","value":0.5,"lines":2})"
+                     "\n");
+    CHECK_FALSE(has(of(100), task));
+}
+
+TEST_CASE("results: a task whose lines ask for something else is another one") {
+    const auto check = [](const std::function<void(Task&)>& change) {
+        Task task = choices_task();
+        change(task);
+        CHECK(content_id(task) != content_id(choices_task()));
+    };
+    CHECK(content_id(choices_task()) == content_id(choices_task()));
+    check([](Task& task) { task.lines[0].gold = 0; });
+    check([](Task& task) { task.lines.pop_back(); });
+    check([](Task& task) { task.kind = TaskKind::schema; });
+    check([](Task& task) { task.lines[1].requests[0].context = {1}; });
+    check([](Task& task) { task.lines[1].requests[1].continuation = {2}; });
+    check([](Task& task) { task.lines[0].requests[1].counts = {1, 0, 1}; });
+    check([](Task& task) { task.lines[0].requests[1].size = size_of_text("abc\n"); });
 }
