@@ -286,6 +286,12 @@ DecoderConfig config_of_16s(int attention, int experts) {
     return config;
 }
 
+bool has_rounded_inputs(const DecoderConfig& config) {
+    const bool experts_alone = config.has_experts() && config.moe_layers == LayerChoice{} &&
+                               (config.moe.shared_hidden == 0 || config.moe.shared_gate);
+    return config.norm_placement != NormPlacement::after || !experts_alone;
+}
+
 void set_rope_part(DecoderConfig& model) {
     if (auto* a = std::get_if<GroupedAttentionConfig>(&model.attention))
         a->rope_fraction = double(a->head_dim / 4 * 2) / double(a->head_dim);

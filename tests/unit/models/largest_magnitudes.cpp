@@ -133,12 +133,7 @@ TEST_CASE("rounded rows: every kind of model has the bits that it has without th
                 CAPTURE(int(recipe), attention, experts, name_of(compute), int(recompute), number % 4);
                 const Pass fused = pass_of(config, compute, precision, recompute),
                            separate = pass_of(config, compute, precision, recompute, false);
-                // the residual path enters attention, and experts have no rounded inputs, nor have shared
-                // ones with a gate
-                const bool has_none = config.norm_placement == NormPlacement::after && config.has_experts() &&
-                                      config.moe_layers == LayerChoice{} &&
-                                      (config.moe.shared_hidden == 0 || config.moe.shared_gate);
-                CHECK((fused.seen.rounded > 0) == !has_none);
+                CHECK((fused.seen.rounded > 0) == has_rounded_inputs(config));
                 CHECK(fused.seen.wrongly_rounded == 0);
                 CHECK(fused.loss == separate.loss);
                 CHECK(fused.evaluated == separate.evaluated);
