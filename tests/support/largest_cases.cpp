@@ -62,8 +62,10 @@ std::vector<LargestCase> largest_cases() {
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, true), 3, number), 1));
             list.push_back(largest_case(with_number(layer_norm_case(rows, width, false), 3, number), 1));
             for (const Plus plus : {Plus::none, Plus::in_dx})
-                list.push_back(
-                    largest_case(with_number(rms_norm_backward_case(rows, width, plus), 2, number), 1));
+                list.push_back(largest_case(
+                    with_number(rms_norm_backward_case(rows, width, plus, plus == Plus::none ? 0 : 1), 2,
+                                number),
+                    1));
             list.push_back(largest_case(
                 with_number(layer_norm_backward_case(rows, width, true, Plus::in_dx), 2, number), 1));
             for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {

@@ -87,7 +87,7 @@ __global__ void rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<con
 
 /// The same, by blocks of NormBlock.
 template <class T, bool with_largest, bool general>
-__global__ void __launch_bounds__(NormBlock<false>::most_threads, 2)
+__global__ void __launch_bounds__(NormBlock<false>::most_threads, general ? 1 : 2)
     kept_rms_norm_kernel(Rows<T> y, Acc<T>* rstd, int32_t* bits, Rows<const T> plus, Rows<const T> x,
                          const T* weight, int64_t rows, int64_t width, Acc<T> eps, Acc<T> offset) {
     const MaybeWithLargest<NormBlock<false>, with_largest> team(shared_memory());
