@@ -184,7 +184,8 @@ void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
              transposed(projection_.for_forward(c)));
     if (scale_ == 1) return;
     for (int64_t i = 0; i < logits.rows(); ++i) {
-        const Tensor row = logits.slice_rows(i, 1);
+        Tensor row = logits.slice_rows(i, 1);
+        row.ld = row.cols();  // rows may have gaps between them
         c.k.scaled_sum(c.exec, row, scale_, row, 0, row);
     }
 }
