@@ -29,7 +29,8 @@ std::vector<Option> model_options() {
         works(
             COEUS_FIELD(model.norm_type), to_run,
             "Kind of normalisation. `fused_rmsnorm` is the same as `rmsnorm`. `np_layernorm` has no weights")
-            .one_of({"rmsnorm", "fused_rmsnorm", "layernorm", "np_layernorm"}),
+            .one_of({"rmsnorm", "fused_rmsnorm", "layernorm", "np_layernorm"})
+            .defaults_to(as_flavor),
         works(COEUS_FIELD(model.initial_values), to_run,
               "Distributions of the initial weights: torchtitan's of 2026, or those of its decks in TOML "
               "(2025). They differ for `qwen3` and `gpt_oss`")

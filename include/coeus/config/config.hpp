@@ -105,7 +105,6 @@ struct Config {
         const std::string& tokenizer() const {
             return tokenizer_path.empty() ? hf_assets_path : tokenizer_path;
         }
-        std::string norm_type = "rmsnorm";
         std::string initial_values = "2026";  ///< Coeus only: which torchtitan's rules
         Words converters;                     ///< what is computed in 8 bits: sections of `quantize`
         bool print_after_conversion = false;
@@ -120,6 +119,7 @@ struct Config {
         std::optional<int64_t> rope_scaling_original_positions;
         std::optional<double> norm_eps, embedding_scale, residual_scale, attention_scale, logits_scale;
         std::optional<std::string> ffn_activation;  ///< silu, gelu_tanh
+        std::optional<std::string> norm_type;
         std::optional<bool> tied_embeddings, parallel_block;
         std::optional<int64_t> max_seq_len;
         struct Moe {
