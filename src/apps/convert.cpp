@@ -101,7 +101,7 @@ struct Source {
     DecoderConfig model;
     TrainRecord record;
     ArraySource arrays;
-    std::string tokenizer;
+    std::string path, tokenizer;
 };
 
 Source open_titan(const std::string& path, const Flags& flags, bool weights_only) {
@@ -117,6 +117,7 @@ Source open_titan(const std::string& path, const Flags& flags, bool weights_only
     return {.model = titan.model,
             .record = std::move(titan.record),
             .arrays = std::move(titan.arrays),
+            .path = path,
             .tokenizer = deck.model.tokenizer()};
 }
 
@@ -136,7 +137,11 @@ Source open_source(const std::string& path, const Flags& flags, bool weights_onl
     if (flags.given("deck")) throw ConfigError("--deck: {} describes its model itself; remove --deck", path);
     expect_step_of_titan(path);
     const Pretrained known(path, ranks);
-    Source source{.model = known.model(), .record = {}, .arrays = {}, .tokenizer = known.tokenizer_folder()};
+    Source source{.model = known.model(),
+                  .record = {},
+                  .arrays = {},
+                  .path = known.path(),
+                  .tokenizer = known.tokenizer_folder()};
     if (known.is_hub()) {
         source.record = {.version = version(), .model = describe_model(known.model())};
     } else {
@@ -266,8 +271,16 @@ int convert(const Arguments& arguments) {
     const bool is_file = fs::path(target).extension() == ".h5";
     check_ending(target);
     check(flags, !is_file, is_hub_folder(path));
-    on_first_rank(world, [&] { check_replaceable(flags, target); });
+    on_first_rank(world, [&] {
+        check_replaceable(flags, target);
+        flags.require_not_read("TARGET", target, {path, flags.text("deck")});
+        flags.require_not_read("TARGET", target, files_of_tokenizer(flags.text("tokenizer")));
+    });
     const Source source = open_source(path, flags, !is_file || flags.given("only"), world);
+    on_first_rank(world, [&] {
+        flags.require_not_read("TARGET", target, {source.path});
+        if (!is_file) flags.require_not_read("TARGET", target, files_of_tokenizer(source.tokenizer));
+    });
     check_range(flags, source.arrays);
     const Timer timer;
     {

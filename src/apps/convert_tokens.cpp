@@ -13,7 +13,8 @@
 
 #include <filesystem>
 #include <optional>
-#include <system_error>
+#include <string>
+#include <vector>
 
 namespace coeus::apps {
 
@@ -38,17 +39,18 @@ void convert_tokens(const Flags& flags) {
             "Megatron-LM (a "
             "name that ends with .idx)",
             target);
-    flags.require_replaceable(target);
-    if (ending == ".idx") flags.require_replaceable(fs::path(target).replace_extension(".bin").string());
     const std::string& place = flags.text("tokenizer");
+    std::vector<std::string> targets = {target};
+    if (ending == ".idx") targets.push_back(fs::path(target).replace_extension(".bin").string());
+    for (const std::string& file : targets) {
+        flags.require_not_read("TARGET", file, files_of_tokens(source));
+        flags.require_not_read("TARGET", file, files_of_tokenizer(place));
+        flags.require_replaceable(file);
+    }
     const GivenSeparator given = separator_of(flags);
     std::optional<Tokenizer> tokenizer;
     if (!place.empty()) tokenizer.emplace(place);
     TokenFile from(source);
-    fs::path with_ids = target;
-    if (ending == ".idx") with_ids.replace_extension(".bin");
-    if (std::error_code ignored; fs::equivalent(from.path(), with_ids, ignored))
-        throw ConfigError("SOURCE and TARGET are the same file, {}", from.path());
     if (from.layout().format == "HDF5" && ending == ".h5")
         throw ConfigError(
             "{} is a token file already; a TARGET that ends with .idx makes a pair of Megatron-LM", source);

@@ -95,7 +95,11 @@ int run_detokenize(const Arguments& arguments) {
                               .threads = int(flags.integer("threads", 0, 4096))};
     if (flags.given("documents"))
         std::tie(options.first, options.last) = number_range("--documents", flags.text("documents"));
-    if (flags.given("output")) flags.require_replaceable(flags.required("output"));
+    if (flags.given("output")) {
+        flags.require_not_read("--output", flags.required("output"), files_of_tokens(flags.words()[0]));
+        flags.require_not_read("--output", output, files_of_tokenizer(place));
+        flags.require_replaceable(output);
+    }
     const GivenSeparator given = separator_of(flags);
     const Tokenizer tokenizer(place);
     TokenFile file(flags.words()[0]);

@@ -25,6 +25,7 @@
 #include "coeus/plan/memory.hpp"
 #include "coeus/pretrained/tokenizer_of.hpp"
 #include "coeus/session/rank.hpp"
+#include "token_flags.hpp"
 
 #include <unistd.h>
 
@@ -283,7 +284,12 @@ Order::Order(const Flags& flags, const Communicator& ranks)
       context(context_for(flags, source)),
       prompts(prompts_on_all(flags, ranks)),
       ids(encode(prompts, tokenizer, context, source.model().max_seq_len, flags.text("prompts"))) {
-    on_rank_0(ranks, [&] { output.emplace(prompts, ids, flags.text("output"), flags.given("json")); });
+    on_rank_0(ranks, [&] {
+        const std::string& file = flags.text("output");
+        flags.require_not_read("--output", file, {source.path()});  // the newest weights of a run's folder
+        flags.require_not_read("--output", file, files_of_tokenizer(tokenizer.folder()));
+        output.emplace(prompts, ids, file, flags.given("json"));
+    });
 }
 
 Dtype generated_type(const Flags& flags) {
@@ -412,7 +418,12 @@ int generate(const Arguments& arguments) {
     generated_type(flags);
     const Config config = config_of(flags);
     flags.require_different_files("prompts", "output");
-    if (flags.given("output")) flags.require_replaceable(flags.text("output"));
+    if (flags.given("output")) {
+        const std::string& output = flags.text("output");
+        flags.require_not_read("--output", output, {flags.text("checkpoint")});
+        flags.require_not_read("--output", output, files_of_tokenizer(flags.text("tokenizer")));
+        flags.require_replaceable(output);
+    }
     if (!mpi && !has_degree(flags)) require_one_writer(flags);
     if (!mpi && has_degree(flags)) start_mpi();
     if (mpi)

@@ -3,6 +3,7 @@
 #include "report.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/report/report.hpp"
 
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 namespace coeus::apps {
 
@@ -32,6 +35,15 @@ Flags report_flags() {
     return flags;
 }
 
+// The files in a run's folder that are not reports themselves.
+std::vector<std::string> files_of_run(const std::string& run) {
+    std::vector<std::string> files;
+    std::error_code unseen;
+    for (const std::filesystem::path& file : entries_patiently(run, unseen))
+        if (file.extension() != ".html" && file.extension() != ".csv") files.push_back(file.string());
+    return files;
+}
+
 }  // namespace
 
 Flags report_help() {
@@ -41,8 +53,12 @@ Flags report_help() {
 int report(const Arguments& arguments) {
     Flags flags = report_flags();
     flags.parse(arguments);
-    for (const char* file : {"output", "csv"})
-        if (flags.given(file)) flags.require_replaceable(flags.required(file));
+    for (const char* file : {"output", "csv"}) {
+        if (!flags.given(file)) continue;
+        for (const std::string& run : flags.words())
+            flags.require_not_read(fmt::format("--{}", file), flags.required(file), files_of_run(run));
+        flags.require_replaceable(flags.required(file));
+    }
     flags.require_different_files("output", "csv");
     const std::vector<RunData> runs = read_runs(flags.words());
     std::fputs(report_text(runs, terminal_columns(), log::colored()).c_str(), stdout);

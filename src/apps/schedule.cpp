@@ -126,10 +126,11 @@ int schedule(const Arguments& arguments) {
         throw ConfigError("coeus schedule needs --name or --csv; see coeus help schedule");
     const Timetable table = flags.given("csv") ? from_csv(flags) : from_name(flags);
     if (flags.given("lowered") && !flags.given("output")) throw ConfigError("--lowered needs --output FILE");
-    for (const char* file : {"svg", "output"})
-        if (flags.given(file)) flags.require_replaceable(flags.text(file));
     flags.require_different_files("svg", "output");
-    flags.require_different_files("csv", "svg");
+    for (const char* file : {"svg", "output"}) {
+        flags.require_different_files("csv", file);
+        if (flags.given(file)) flags.require_replaceable(flags.text(file));
+    }
     const Simulation simulation = simulate(table);
     const Timetable lowered = lower(table);
     prove_unbuffered(lowered, Queues::one);

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 
+#include <filesystem>
 #include <optional>
 
 namespace coeus::apps {
@@ -28,6 +29,18 @@ GivenSeparator separator_of(const Flags& flags) {
             "them",
             *given.bos_id, *given.eos_id);
     return given;
+}
+
+std::vector<std::string> files_of_tokens(const std::string& tokens) {
+    std::vector<std::string> files = {tokens};
+    for (const char* ending : {".bin", ".idx"})
+        files.push_back(std::filesystem::path(tokens).replace_extension(ending).string());
+    return files;
+}
+
+std::vector<std::string> files_of_tokenizer(const std::string& place) {
+    if (place.empty()) return {};
+    return {place, place + "/tokenizer.json", place + "/tokenizer_config.json"};
 }
 
 }  // namespace coeus::apps

@@ -7,6 +7,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/standard_input.hpp"
+#include "token_flags.hpp"
 #include "tokenizer.hpp"
 
 #include <unistd.h>
@@ -94,6 +95,8 @@ int run_tokenize(const Arguments& arguments) {
     std::optional<StandardInput> input;
     if (reads_standard_input(flags)) input.emplace(fmt::format("{}.{}.stdin.part", output, getpid()));
     const Corpus corpus = input ? corpus_of(*input, flags) : corpus_of(flags);
+    if (!input) flags.require_not_read("--output", output, corpus.paths());
+    flags.require_not_read("--output", output, files_of_tokenizer(folder));
     const Tokenized done =
         tokenize(corpus, tokenizer, output, {.threads = threads, .replace = flags.given("force")});
     const double bytes_per_token = double(done.text_bytes) / double(done.tokens);

@@ -46,6 +46,8 @@ int run_tokenizer(const Arguments& arguments) {
         flags.require_replaceable((std::filesystem::path(output) / name).string());
     const Timer timer;
     const Corpus corpus = corpus_of(flags);
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+        flags.require_not_read("--output", (std::filesystem::path(output) / name).string(), corpus.paths());
     const TokenizerTraining done =
         train_tokenizer(corpus, vocab_size, output, threads, flags.texts("special"));
     if (done.vocab_size < vocab_size)

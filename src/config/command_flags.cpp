@@ -48,6 +48,25 @@ std::string nearest_flag(const std::string& name, const std::vector<std::string>
     return nearest_name(name, names);
 }
 
+namespace fs = std::filesystem;
+
+// Without links; the last parts need not exist. "" if the system cannot tell.
+fs::path real_path(const std::string& path) {
+    std::error_code unseen;
+    return fs::weakly_canonical(fs::absolute(path), unseen);
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+    std::error_code unseen;
+    const fs::path real = real_path(one);
+    return fs::equivalent(one, other, unseen) || (!real.empty() && real == real_path(other));
+}
+
+bool is_inside(const std::string& path, const std::string& folder) {
+    const fs::path inner = real_path(path), outer = real_path(folder);
+    return !outer.empty() && std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
+
 }  // namespace
 
 Flags& Flags::add(const std::string& name, const std::string& value_name, const std::string& default_value,
@@ -75,7 +94,6 @@ Flags& Flags::add_force() {
 }
 
 void Flags::require_replaceable(const std::string& path) const {
-    namespace fs = std::filesystem;
     std::error_code unseen;
     if (given("force")) return;
     if (is_file_patiently(path) || is_folder_patiently(path))
@@ -86,15 +104,19 @@ void Flags::require_replaceable(const std::string& path) const {
 }
 
 void Flags::require_different_files(const std::string& flag, const std::string& other) const {
-    namespace fs = std::filesystem;
     if (!given(flag) || !given(other)) return;
-    std::error_code unseen;
-    const auto real = [&](const std::string& name) {
-        return fs::weakly_canonical(fs::absolute(text(name)), unseen);
-    };
-    if (fs::equivalent(text(flag), text(other), unseen) || (!real(flag).empty() && real(flag) == real(other)))
+    if (is_same_file(text(flag), text(other)))
         throw ConfigError("coeus {}: --{} and --{} name the same file, {}; give them two names", command_,
                           flag, other, text(other));
+}
+
+void Flags::require_not_read(const std::string& name, const std::string& output,
+                             const std::vector<std::string>& inputs) const {
+    if (!is_file_patiently(output) && !is_folder_patiently(output)) return;
+    for (const std::string& input : inputs)
+        if (!input.empty() && (is_same_file(output, input) || is_inside(input, output)))
+            throw ConfigError("coeus {}: {} {} would replace {}, which the command reads; give another {}",
+                              command_, name, output, input, name);
 }
 
 void Flags::parse(const std::vector<std::string>& arguments) {

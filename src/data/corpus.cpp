@@ -348,6 +348,12 @@ Corpus::Corpus(const fs::path& file, const std::string& name, Kind kind, BadLine
     if (bytes_ == 0) throw ConfigError("{}: is empty, there is no text to read", name);
 }
 
+std::vector<std::string> Corpus::paths() const {
+    std::vector<std::string> paths;
+    for (const File& file : files_) paths.push_back(file.path);
+    return paths;
+}
+
 std::string Corpus::source() const {
     const std::string first = fs::path(files_[0].name).filename().string();
     return files_.size() == 1 ? first : fmt::format("{} and {} more", first, files_.size() - 1);

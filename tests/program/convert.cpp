@@ -390,6 +390,13 @@ TEST_CASE("convert: an impossible conversion is reported, and leaves no files") 
         write_file(to == hub ? hub / "model-old.safetensors" : file, "old");
         CHECK(convert_folder(whole, to, {"--force"}).exit_code == 0);
     }
+    const std::string replaces = " would replace ", read = ", which the command reads; give another TARGET";
+    for (const fs::path& source : {whole, folder / "run"})
+        refuses(source, folder / "run/checkpoint/.." / checkpoint_of(2), {"--force"}, read);
+    fs::copy_file(whole, hub / "inside.h5");
+    refuses(hub / "inside.h5", hub, {"--force"},
+            "coeus convert: TARGET " + hub.string() + replaces + (hub / "inside.h5").string() + read);
+    CHECK(fs::exists(hub / "inside.h5"));
     CHECK_FALSE(fs::exists(hub / "model-old.safetensors"));
     CHECK(run_coeus({"info", file.string(), "--verify"}).exit_code == 0);
     for (const std::string ending : {".gguf", ".GGUF", ".safetensors", ".pt", ".hdf5"}) {

@@ -105,6 +105,26 @@ TEST_CASE("program: a token file becomes text again, and Megatron-LM's pair and 
           0);
     CHECK(words.run({"tokenize", "y.jsonl", "--tokenizer=tok", "--output=y.h5"}).exit_code == 0);
     CHECK(differing_arrays(words.folder / "x.h5", words.folder / "y.h5").empty());
+    fs::create_symlink("x.h5", words.folder / "link.h5");
+    const std::string tokens = read_file(words.folder / "x.h5"), words_of = read_file(words.folder / "a.txt"),
+                      tokenizer = read_file(words.folder / "tok/tokenizer.json");
+    for (const std::string same : {"x.h5", "./x.h5", "tok/../x.h5", "link.h5"})
+        CHECK_THAT(words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--force", "--output=" + same}),
+                   Contains("coeus detokenize: --output " + same +
+                            " would replace x.h5, which the command reads; give another --output"));
+    for (const Arguments& command :
+         {Arguments{"detokenize", "x.h5", "--tokenizer=tok", "--output=tok/tokenizer.json"},
+          Arguments{"tokenize", "a.txt", "--tokenizer=tok", "--output=./a.txt"},
+          Arguments{"tokenize", ".", "--tokenizer=tok", "--include=a.txt", "--output=a.txt"},
+          Arguments{"tokenize", "a.txt", "--tokenizer=tok", "--output=tok/tokenizer.json"},
+          Arguments{"tokenizer", "tok/tokenizer.json", "a.txt", "--output=tok"},
+          Arguments{"convert", "x.h5", "./x.h5"}})
+        CHECK_THAT(words.refusal(command + Arguments{"--force"}),
+                   Contains("coeus " + command[0] + ": ") && Contains(" would replace ") &&
+                       Contains(", which the command reads; give another "));
+    CHECK(read_file(words.folder / "x.h5") == tokens);
+    CHECK(read_file(words.folder / "a.txt") == words_of);
+    CHECK(read_file(words.folder / "tok/tokenizer.json") == tokenizer);
     CHECK_THAT(words.refusal({"detokenize", "x.h5", "--tokenizer=tok", "--output=y.jsonl"}),
                Contains("y.jsonl already exists; --force replaces it"));
     for (const std::string range : {"2-1", "1-", "-1", "1-2-3", "1-99999999999999999999", "x"})
@@ -117,6 +137,11 @@ TEST_CASE("program: a token file becomes text again, and Megatron-LM's pair and 
                Contains("coeus detokenize: converts one token file, but 2 are given"));
 
     CHECK(words.run({"convert", "x.h5", "pair.idx"}).exit_code == 0);
+    for (const char* to : {"pair.idx", "./pair.idx"})
+        CHECK_THAT(words.refusal({"convert", "pair", to, "--tokenizer=tok", "--force"}),
+                   Contains("coeus convert: TARGET ") && Contains(", which the command reads"));
+    CHECK_THAT(words.refusal({"detokenize", "pair", "--tokenizer=tok", "--output=pair.idx", "--force"}),
+               Contains("--output pair.idx would replace pair.idx, which the command reads"));
     const Outcome back = words.run({"convert", "pair", "z.h5", "--tokenizer=tok"});
     CHECK(back.exit_code == 0);
     CHECK_THAT(back.output, Contains("pair.bin: a token file of Megatron-LM with ") &&

@@ -309,6 +309,16 @@ TEST_CASE("generate reports what is wrong") {
     expect_error(all.run(), {"--stop=\xff", "--output", all.path("later.jsonl")},
                  "the tokenizer cannot represent this text");
     CHECK_FALSE(fs::exists(all.path("later.jsonl")));
+    const std::string prompts = all.path("text.txt").string();
+    for (const fs::path& read :
+         {all.path("text.txt"), all.run() / checkpoint_of(60), all.tokens() / "tokenizer.json"}) {
+        const std::string before = read_file(read);
+        expect_error(all.run(), {"--prompts", prompts, "--output", read, "--force"},
+                     read == all.path("text.txt")
+                         ? "coeus generate: --prompts and --output name the same file, "
+                         : "coeus generate: --output " + read.string() + " would replace ");
+        CHECK(read_file(read) == before);
+    }
     write_file(all.path("run.toml"), "[job]\ndump_folder = \"the/run\"\n");
     const Outcome of_deck = run_coeus({"generate", "--checkpoint", all.path("run.toml"), "--prompt", ""});
     CHECK(of_deck.exit_code == 2);

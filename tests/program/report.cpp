@@ -75,6 +75,13 @@ TEST_CASE("coeus report names what is wrong") {
     refused({(folder / "broken").string()}, "broken/metrics.jsonl:2");
     refused({(folder / "broken").string(), "--ouput", "x"}, "did you mean --output?");
     std::filesystem::create_directory_symlink(folder.path(), folder / "again");
+    const std::string metrics = read_file(folder / "broken/metrics.jsonl");
+    for (const char* flag : {"--output", "--csv"})
+        refused(
+            {(folder / "broken").string(), "--force", flag, (folder / "again/broken/metrics.jsonl").string()},
+            std::string("coeus report: ") + flag + " " + (folder / "again/broken/metrics.jsonl").string() +
+                " would replace " + (folder / "broken/metrics.jsonl").string());
+    CHECK(read_file(folder / "broken/metrics.jsonl") == metrics);
     refused({(folder / "broken").string(), "--output", (folder / "x").string(), "--csv",
              (folder / "again/empty/../x").string()},
             "coeus report: --output and --csv name the same file, ");

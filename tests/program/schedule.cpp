@@ -82,6 +82,9 @@ TEST_CASE("program: schedule names what is wrong and ends with exit code 2") {
     check({"--csv", "absent.csv"}, "absent.csv: cannot be read: No such file or directory");
     check({"--csv", "x.csv", "--pp", "4"}, "--pp and --csv cannot be used together: the file determines it");
     write_file(folder / "x.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+    write_file(folder / "y.csv", "0F0,0B0\n");
+    check({"--csv", "y.csv", "--output", "./y.csv", "--force"},
+          "coeus schedule: --csv and --output name the same file, ./y.csv; give them two names");
     check({"--csv", "x.csv"},
           "x.csv: rank 0, cell 1: 0B0 waits forever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for "
           "0F1 (rank 0, cell 2)");

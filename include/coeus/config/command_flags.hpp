@@ -66,6 +66,10 @@ public:
     void require_replaceable(const std::string& path) const;
     /// ConfigError if two flags that are given name the same file, which may not exist yet.
     void require_different_files(const std::string& flag, const std::string& other) const;
+    /// ConfigError if a file or folder to write, `output`, is one of those that the command reads, or
+    /// contains one: --force would destroy it. `name`: of the output, as in "--output".
+    void require_not_read(const std::string& name, const std::string& output,
+                          const std::vector<std::string>& inputs) const;
 
 private:
     const Flag& find(const std::string& name) const;

@@ -104,6 +104,8 @@ public:
 
     /// Size of the files on disk.
     int64_t bytes() const { return bytes_; }
+    /// The files, in reading order.
+    std::vector<std::string> paths() const;
     /// "news.txt", or "news.txt and 11 more"
     std::string source() const;
     /// Hash of the contents and kinds of all files, in order, and of whether bad lines are left out.

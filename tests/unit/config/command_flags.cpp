@@ -135,6 +135,38 @@ TEST_CASE("flags: what exists is replaced only with --force, and a link that lea
         CHECK(why_not(forced, folder / name).empty());
 }
 
+TEST_CASE("flags: a file that is read is not replaced, however it is named") {
+    namespace fs = std::filesystem;
+    const TemporaryFolder folder;
+    write_file(folder / "inner/file", "");
+    write_file(folder / "inner2/file", "");
+    fs::create_symlink("inner/file", folder / "link");
+    fs::create_directory_symlink("inner", folder / "here");
+    fs::create_hard_link(folder / "inner/file", folder / "hard");
+    const auto why_not = [&](const fs::path& output, const fs::path& input) -> std::string {
+        Flags force("weigh", "", "", "");
+        force.add_force().parse({"--force"});
+        try {
+            force.require_not_read("--page", output.string(),
+                                   {"", (folder / "absent").string(), input.string()});
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    const fs::path file = folder / "inner/file";
+    for (const fs::path& output : {file, folder / "link", folder / "here/file", folder / "hard",
+                                   folder / "inner/../here/./file", folder / "inner", folder / "here"})
+        CHECK(why_not(output, file) == "coeus weigh: --page " + output.string() + " would replace " +
+                                           file.string() + ", which the command reads; give another --page");
+    CHECK_FALSE(why_not(file, folder / "link").empty());
+    CHECK_FALSE(why_not(folder / "inner", folder / "inner").empty());
+    for (const char* output : {"absent", "inner2/file", "inner2", "inner/new"})
+        CHECK(why_not(folder / output, file).empty());
+    CHECK(why_not(file, folder / "inner").empty());
+    CHECK(why_not("/dev/null", "/dev/null").empty());
+}
+
 TEST_CASE("flags: two files are different, however they are named") {
     namespace fs = std::filesystem;
     const TemporaryFolder folder;
