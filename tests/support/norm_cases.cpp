@@ -142,7 +142,7 @@ KernelCase row_products_case(int64_t rows, int64_t width, bool weighted, bool sq
     return {fmt::format("row_products {}{}{}", shape_name({rows, width}), weighted ? " weighted" : "",
                         squares ? " of one operand" : ""),
             {{"sums", output, acc, {rows}},
-             {"a", input, compute, {rows, width}, 1, 1, 3},
+             {"a", input, compute, {rows, width}, 1, 1, 8},
              {"b", input, compute, {rows, width}, 1, 1, width},
              {"weight", input, compute, {width}, 0, 0.2}},
             [=](const Kernels& k, Exec& e, const Operands& o) {
@@ -166,7 +166,7 @@ KernelCase divided_norm_case(int64_t rows, int64_t width, bool in_place, double 
     KernelCase c;
     c.name =
         "divided_norm " + shape_name({rows, width}) + (in_place ? " in place" : "") + name_of_offset(offset);
-    c.arguments = {{"y", in_place ? update : output, compute, {rows, width}, 0, 1, 5},
+    c.arguments = {{"y", in_place ? update : output, compute, {rows, width}, 0, 1, 8},
                    {"x", input, compute, {rows, width}, 0, 1, width},
                    {"squares", input, acc, {rows}},
                    {"weight", input, compute, {width}, 1 - offset, 0.2}};
@@ -188,7 +188,7 @@ KernelCase divided_norm_backward_case(int64_t rows, int64_t width, Place place, 
                          : place == Place::of_gradient ? " in dy"
                                                        : " in x",
                          name_of_offset(offset));
-    c.arguments = {{"dx", place == Place::own ? output : update, compute, {rows, width}, 0, 1, 4},
+    c.arguments = {{"dx", place == Place::own ? output : update, compute, {rows, width}, 0, 1, 8},
                    {"dweight", update, acc, {width}},
                    {"dy", input, compute, {rows, width}},
                    {"x", input, compute, {rows, width}, 0, 1, 2 * width},
