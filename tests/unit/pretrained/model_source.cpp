@@ -157,6 +157,8 @@ TEST_CASE("model set-up: every field can be overridden") {
     CHECK((model_from_deck(config).rope.scaling == RopeScaling{}));
     m.norm_type = "np_layernorm";
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
+    // without the option, that of the flavour
+    CHECK(model_from_deck(deck("cohere2", "debugmodel")).norm_type == NormType::layer_norm);
 }
 
 TEST_CASE("model set-up: a deck chooses the scaling of RoPE") {
