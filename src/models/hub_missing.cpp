@@ -16,7 +16,7 @@ constexpr const char *caps = "caps of the scores of attention and of logits",
                      *indexer = "sparse attention that an indexer chooses",
                      *alibi = "ALiBi, the linear biases of scores",
                      *shared_keys = "keys and values that layers share, and embeddings for each layer",
-                     *late_norms = "norms of heads with weights after RoPE",
+                     *alpha_rope = "RoPE whose base grows by an alpha",
                      *attention_gate = "a gate of attention";
 
 struct Missing {
@@ -47,8 +47,8 @@ constexpr std::array table = {
     Missing{"Gemma4ForConditionalGeneration", shared_keys},
     Missing{"GlmMoeDsaForCausalLM", indexer},
     Missing{"GraniteMoeHybridForCausalLM", scan},
-    Missing{"HunYuanDenseV1ForCausalLM", late_norms},
-    Missing{"HunYuanMoEV1ForCausalLM", late_norms},
+    Missing{"HunYuanDenseV1ForCausalLM", alpha_rope},
+    Missing{"HunYuanMoEV1ForCausalLM", alpha_rope},
     Missing{"JambaForCausalLM", scan},
     Missing{"KimiLinearForCausalLM", "the gated delta rule with a decay for each channel"},
     Missing{"Lfm2ForCausalLM", "short convolutions in the place of attention"},

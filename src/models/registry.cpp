@@ -30,7 +30,6 @@ namespace coeus {
     DO(llama2)                \
     DO(llama3)                \
     DO(llama4)                \
-    DO(minimax_m2)            \
     DO(ministral3)            \
     DO(mistral)               \
     DO(mixtral)               \

@@ -8,7 +8,6 @@
 
 #include "team.hpp"
 
-#include <type_traits>
 
 namespace coeus::rows {
 
@@ -67,17 +66,8 @@ private:
     A limit_, alpha_, shift_, input_, result_;
 };
 
-/// Calls f with the activation as a constant: an integral_constant.
-template <class F>
-COEUS_HD auto with_activation(Activation activation, F&& f) {
-    if (activation == Activation::gelu_tanh)
-        return f(std::integral_constant<Activation, Activation::gelu_tanh>());
-    return f(std::integral_constant<Activation, Activation::silu>());
-}
-
 template <Activation activation, class Team, class T>
-COEUS_HD void gate_row_of(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale,
-                          const Gate& o) {
+COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
     const GateOfRow<T, activation> gate(scale, o);
     if (o.interleaved)
@@ -86,13 +76,6 @@ COEUS_HD void gate_row_of(const Team& team, T* y, const T* gate_up, int64_t widt
         });
     team.map(
         width, y, [=](A g, A u) { return gate.value(g, u); }, gate_up, gate_up + width);
-}
-
-template <class Team, class T>
-COEUS_HD void gate_row(const Team& team, T* y, const T* gate_up, int64_t width, Acc<T> scale, const Gate& o) {
-    with_activation(o.activation, [&](auto activation) {
-        gate_row_of<decltype(activation)::value>(team, y, gate_up, width, scale, o);
-    });
 }
 
 /// The sum of f(d, g, u) over the row.
@@ -107,26 +90,25 @@ COEUS_HD Acc<T> gate_sum(const Team& team, const T* dy, const T* gate_up, int64_
 }
 
 /// The gradient of the scale.
-template <class Team, class T>
+template <Activation activation, class Team, class T>
 COEUS_HD Acc<T> gate_dot_row(const Team& team, const T* dy, const T* gate_up, int64_t width, Acc<T> scale,
                              const Gate& o) {
     using A = Acc<T>;
-    return with_activation(o.activation, [&](auto activation) {
-        const GateOfRow<T, decltype(activation)::value> gate(scale, o);
-        if (o.scales_input)
-            return gate_sum(team, dy, gate_up, width, o.interleaved,
-                            [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
+    const GateOfRow<T, activation> gate(scale, o);
+    if (o.scales_input)
         return gate_sum(team, dy, gate_up, width, o.interleaved,
-                        [=](A d, A g, A u) { return gate.of_result_scale(d, g, u); });
-    });
+                        [=](A d, A g, A u) { return gate.of_input_scale(d, g, u); });
+    return gate_sum(team, dy, gate_up, width, o.interleaved,
+                    [=](A d, A g, A u) { return gate.of_result_scale(d, g, u); });
 }
 
+/// dgate_up may be gate_up. y may be null.
 template <Activation activation, class Team, class T>
-COEUS_HD void gate_backward_row_of(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
-                                   int64_t width, Acc<T> scale, const Gate& o) {
+COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
+                                int64_t width, Acc<T> scale, const Gate& o) {
     using A = Acc<T>;
     if (y) {
-        gate_row_of<activation>(team, y, gate_up, width, scale, o);
+        gate_row<activation>(team, y, gate_up, width, scale, o);
         team.barrier();  // each thread may now overwrite what others have read
     }
     const GateOfRow<T, activation> gate(scale, o);
@@ -139,15 +121,6 @@ COEUS_HD void gate_backward_row_of(const Team& team, T* dgate_up, T* y, const T*
     team.map_two(
         width, dgate_up, dgate_up + width, [=](A d, A g, A u) { return gate.gradients(d, g, u); }, dy,
         gate_up, gate_up + width);
-}
-
-/// dgate_up may be gate_up. y may be null.
-template <class Team, class T>
-COEUS_HD void gate_backward_row(const Team& team, T* dgate_up, T* y, const T* dy, const T* gate_up,
-                                int64_t width, Acc<T> scale, const Gate& o) {
-    with_activation(o.activation, [&](auto activation) {
-        gate_backward_row_of<decltype(activation)::value>(team, dgate_up, y, dy, gate_up, width, scale, o);
-    });
 }
 
 }  // namespace coeus::rows

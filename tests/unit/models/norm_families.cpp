@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families whose norms are at other places than Llama's: OLMo 2 and 3, OLMoE, EXAONE 4, GLM-4, MiniMax-M2.
+// Families whose norms are at other places than Llama's: OLMo 2 and 3, OLMoE, EXAONE 4, GLM-4.
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/models/hub_model.hpp"
@@ -55,7 +55,6 @@ TEST_CASE("families of other norms: parameters and active parameters of publishe
                             {"exaone4", "32B", 32003216384, 32003216384},
                             {"glm4", "32B-0414", 32566081536, 32566081536},
                             {"glm4", "9B-0414", 9400279040, 9400279040},
-                            {"minimax_m2", "230B-A10B", 228689748992, 11030537216},
                             {"olmo2", "13B", 13716198400, 13716198400},
                             {"olmo2", "1B", 1484916736, 1484916736},
                             {"olmo2", "32B", 32234279936, 32234279936},
@@ -119,14 +118,7 @@ TEST_CASE("families of other norms: published config.json gives the flavours") {
             "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"},
             "rope_theta": 1000000, "sliding_window": 4096, "sliding_window_pattern": "LLLG",
             "tie_word_embeddings": false, "vocab_size": 102400, "layer_types": )" +
-                      types_of(64, 4)},
-        Published{"minimax_m2", "230B-A10B",
-                  R"("architectures": ["MiniMaxM2ForCausalLM"], "head_dim": 128, "hidden_size": 3072,
-            "intermediate_size": 1536, "max_position_embeddings": 196608, "model_type": "minimax_m2",
-            "num_attention_heads": 48, "num_experts_per_tok": 8, "num_hidden_layers": 62,
-            "num_key_value_heads": 8, "num_local_experts": 256, "output_router_logits": false,
-            "rms_norm_eps": 1e-06, "rope_theta": 5000000, "rotary_dim": 64, "router_aux_loss_coef": 0.001,
-            "router_jitter_noise": 0.0, "tie_word_embeddings": false, "vocab_size": 200064)"}};
+                      types_of(64, 4)}};
     for (const auto& [family, flavor, body] : table) {
         CAPTURE(family, flavor);
         const TemporaryFolder folder;
@@ -168,19 +160,6 @@ TEST_CASE("config.json of OLMo 3 and EXAONE 4: layers with a window, and what Ro
     CHECK_THAT(
         message_of(config_folder(folder, four_layers(exaone4) + R"(, "sliding_window_pattern": "LLLG")")),
         Contains("sliding_window_pattern") && Contains("LLLG"));
-}
-
-TEST_CASE("config.json of MiniMax-M2: columns that are rotated, in both forms") {
-    const TemporaryFolder folder;
-    const auto fraction = [&](const std::string& keys) {
-        return read_twice(folder, four_layers("MiniMaxM2ForCausalLM") + R"(, "head_dim": 16)" + keys)
-            .grouped()
-            .rope_fraction;
-    };
-    CHECK(fraction("") == 1);
-    CHECK(fraction(R"(, "rotary_dim": 8)") == 0.5);
-    CHECK(fraction(R"(, "partial_rotary_factor": 0.25)") == 0.25);
-    CHECK(fraction(R"(, "rotary_dim": 8, "partial_rotary_factor": 0.25)") == 0.25);
 }
 
 TEST_CASE("config.json of OLMoE: clipped queries, keys and values are refused") {

@@ -4,6 +4,8 @@
 #include "../rows/column_sums.hpp"
 #include "group_rows.hpp"
 
+#include <type_traits>
+
 namespace coeus::cpu {
 
 namespace {
@@ -69,6 +71,18 @@ void Cpu::add_group_bias_backward(Exec& exec, Tensor dbias, Tensor dscale, Tenso
     });
 }
 
+namespace {
+
+// Calls f with the activation as a constant: an integral_constant.
+template <class F>
+auto with_activation(Activation activation, F&& f) {
+    if (activation == Activation::gelu_tanh)
+        return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    return f(std::integral_constant<Activation, Activation::silu>());
+}
+
+}  // namespace
+
 void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
     const int64_t rows = rows_to_gate(groups, y);
     const int64_t width = y.cols();
@@ -76,8 +90,11 @@ void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups&
     dispatch(y.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         const A* factors = scale ? scale.as<const A>() : nullptr;
-        parallel_rows(exec, rows, 3 * width, [&](int64_t i) {
-            gate_row(Lane(), y.row<T>(i), gate_up.row<const T>(i), width, factors ? factors[i] : A(1), o);
+        with_activation(o.activation, [&](auto activation) {
+            parallel_rows(exec, rows, 3 * width, [&](int64_t i) {
+                gate_row<activation()>(Lane(), y.row<T>(i), gate_up.row<const T>(i), width,
+                                       factors ? factors[i] : A(1), o);
+            });
         });
     });
 }
@@ -91,11 +108,14 @@ void Cpu::gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, Te
         using A = Acc<T>;
         const A* factors = scale ? scale.as<const A>() : nullptr;
         A* dots = dscale ? dscale.as<A>() : nullptr;
-        parallel_rows(exec, rows, 6 * width, [&](int64_t i) {
-            const T *d = dy.row<const T>(i), *in = gate_up.row<const T>(i);
-            const A factor = factors ? factors[i] : A(1);
-            if (dots) dots[i] = gate_dot_row(Lane(), d, in, width, factor, o);
-            gate_backward_row(Lane(), dgate_up.row<T>(i), y ? y.row<T>(i) : nullptr, d, in, width, factor, o);
+        with_activation(o.activation, [&](auto activation) {
+            parallel_rows(exec, rows, 6 * width, [&](int64_t i) {
+                const T *d = dy.row<const T>(i), *in = gate_up.row<const T>(i);
+                const A factor = factors ? factors[i] : A(1);
+                if (dots) dots[i] = gate_dot_row<activation()>(Lane(), d, in, width, factor, o);
+                gate_backward_row<activation()>(Lane(), dgate_up.row<T>(i), y ? y.row<T>(i) : nullptr, d, in,
+                                                width, factor, o);
+            });
         });
     });
 }

@@ -56,28 +56,54 @@ __global__ void group_bias_dots_kernel(Acc<T>* dscale, Rows<const T> dy, Rows<co
     if (team.first()) dscale[at.row] = dot;
 }
 
-template <class T>
-__global__ void gate_kernel(Rows<T> y, Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
-                            int64_t width, Gate gate) {
+template <Activation activation, class T>
+__device__ void gate_of_block(Rows<T> y, Rows<const T> gate_up, const Acc<T>* scale,
+                              const DeviceGroups& groups, int64_t width, const Gate& gate) {
     const PlaceInGroup at = groups.of_row(blockIdx.x);
     if (at.padded <= 0) return;
-    gate_row(Threads(threadIdx.x, blockDim.x), y[at.row], gate_up[at.row], width,
-             scale ? scale[at.row] : Acc<T>(1), gate);
+    gate_row<activation>(Threads(threadIdx.x, blockDim.x), y[at.row], gate_up[at.row], width,
+                         scale ? scale[at.row] : Acc<T>(1), gate);
 }
 
-template <class T>
-__global__ void gate_backward_kernel(Rows<T> dgate_up, Acc<T>* dscale, Rows<T> y, Rows<const T> dy,
-                                     Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
-                                     int64_t width, Gate gate) {
+template <Activation activation, class T>
+__device__ void gate_backward_of_block(Rows<T> dgate_up, Acc<T>* dscale, Rows<T> y, Rows<const T> dy,
+                                       Rows<const T> gate_up, const Acc<T>* scale, const DeviceGroups& groups,
+                                       int64_t width, const Gate& gate) {
     const BlockTeam team(shared_memory());
     const PlaceInGroup at = groups.of_row(blockIdx.x);
     if (at.padded <= 0) return;
     const Acc<T> factor = scale ? scale[at.row] : Acc<T>(1);
     if (dscale) {
-        const Acc<T> dot = gate_dot_row(team, dy[at.row], gate_up[at.row], width, factor, gate);
+        const Acc<T> dot = gate_dot_row<activation>(team, dy[at.row], gate_up[at.row], width, factor, gate);
         if (team.first()) dscale[at.row] = dot;
     }
-    gate_backward_row(team, dgate_up[at.row], y[at.row], dy[at.row], gate_up[at.row], width, factor, gate);
+    gate_backward_row<activation>(team, dgate_up[at.row], y[at.row], dy[at.row], gate_up[at.row], width,
+                                  factor, gate);
+}
+
+// Each activation has kernels of its own names: its registers are not those of the other.
+template <class T>
+__global__ void gate_kernel(Rows<T> y, Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
+                            int64_t width, Gate gate) {
+    gate_of_block<Activation::silu>(y, gate_up, scale, groups, width, gate);
+}
+template <class T>
+__global__ void gelu_gate_kernel(Rows<T> y, Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
+                                 int64_t width, Gate gate) {
+    gate_of_block<Activation::gelu_tanh>(y, gate_up, scale, groups, width, gate);
+}
+template <class T>
+__global__ void gate_backward_kernel(Rows<T> dgate_up, Acc<T>* dscale, Rows<T> y, Rows<const T> dy,
+                                     Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
+                                     int64_t width, Gate gate) {
+    gate_backward_of_block<Activation::silu>(dgate_up, dscale, y, dy, gate_up, scale, groups, width, gate);
+}
+template <class T>
+__global__ void gelu_gate_backward_kernel(Rows<T> dgate_up, Acc<T>* dscale, Rows<T> y, Rows<const T> dy,
+                                          Rows<const T> gate_up, const Acc<T>* scale, DeviceGroups groups,
+                                          int64_t width, Gate gate) {
+    gate_backward_of_block<Activation::gelu_tanh>(dgate_up, dscale, y, dy, gate_up, scale, groups, width,
+                                                  gate);
 }
 
 /// The elements of a vector that may be absent.
@@ -124,8 +150,9 @@ void Cuda::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups
     const int64_t width = y.cols();
     require(gate_up.cols() == 2 * width && gate_up.rows() == y.rows(), "gate: gate_up is not [rows, 2F]");
     dispatch(y.dtype, [&]<class T>(T) {
-        launch(exec, "gate", rows_grid(y.rows(), width), gate_kernel<T>, rows_of<T>(y),
-               rows_of<const T>(gate_up), optional<const Acc<T>>(scale), device_groups(groups), width, o);
+        const auto kernel = o.activation == Activation::silu ? gate_kernel<T> : gelu_gate_kernel<T>;
+        launch(exec, "gate", rows_grid(y.rows(), width), kernel, rows_of<T>(y), rows_of<const T>(gate_up),
+               optional<const Acc<T>>(scale), device_groups(groups), width, o);
     });
 }
 
@@ -135,9 +162,11 @@ void Cuda::gate_backward(Exec& exec, Tensor dgate_up, Tensor dscale, Tensor y, T
     require(gate_up.cols() == 2 * width && gate_up.rows() == dy.rows() && dgate_up.shape == gate_up.shape,
             "gate: gate_up is not [rows, 2F]");
     dispatch(dy.dtype, [&]<class T>(T) {
-        launch(exec, "gate_backward", rows_grid(dy.rows(), width), gate_backward_kernel<T>,
-               rows_of<T>(dgate_up), optional<Acc<T>>(dscale), rows_of<T>(y), rows_of<const T>(dy),
-               rows_of<const T>(gate_up), optional<const Acc<T>>(scale), device_groups(groups), width, o);
+        const auto kernel =
+            o.activation == Activation::silu ? gate_backward_kernel<T> : gelu_gate_backward_kernel<T>;
+        launch(exec, "gate_backward", rows_grid(dy.rows(), width), kernel, rows_of<T>(dgate_up),
+               optional<Acc<T>>(dscale), rows_of<T>(y), rows_of<const T>(dy), rows_of<const T>(gate_up),
+               optional<const Acc<T>>(scale), device_groups(groups), width, o);
     });
 }
 
