@@ -17,7 +17,7 @@ namespace {
 using namespace config;
 
 const std::string groups = "optimizer.param_groups", shuffle = "training.shuffle",
-                  logits_chunk = "kernels.logits_chunk_mib";
+                  logits_chunk = "kernels.logits_chunk_mib", norm_type = "model.norm_type";
 
 // An option that this version does not know affects the run.
 Matter matter_of(const std::string& name, const Config& config) {
@@ -63,6 +63,10 @@ std::map<Matter, std::vector<Change>> all_changes(const std::string& checkpoint_
     if (!config.training.shuffle) now[shuffle] = before[shuffle];
     if (!config.kernels.logits_chunk_mib && before.contains(logits_chunk))
         now[logits_chunk] = before[logits_chunk];
+    // the default that 0.2 wrote; the norms of both models are compared as fields of a model
+    if (const auto at = before.find(norm_type);
+        !config.model.norm_type && at != before.end() && at->second == "\"rmsnorm\"")
+        before.erase(at);
     std::set<std::string> keys;
     for (const auto& [key, value] : before) keys.insert(key);
     for (const auto& [key, value] : now) keys.insert(key);

@@ -63,6 +63,19 @@ TEST_CASE("changes: the size of chunks of logits is the checkpoint's, unless the
                                     value + "\n"));
 }
 
+TEST_CASE("changes: the kind of norms that decks of 0.2 have by default is not one") {
+    Config config;
+    const std::string older = "[model]\nnorm_type = \"rmsnorm\"\n";
+    CHECK(changes_since(older, config).empty());
+    config.model.norm_type = "rmsnorm";
+    CHECK(changes_since(older, config).empty());
+    config.model.norm_type = "layernorm";
+    CHECK(changes_since(older, config) == Lines{"the run differs from the checkpoint's: model.norm_type was "
+                                                "\"rmsnorm\", is \"layernorm\""});
+    CHECK(changes_since(deck_text(config), Config()) ==
+          Lines{"the run differs from the checkpoint's: model.norm_type was \"layernorm\", is not given"});
+}
+
 TEST_CASE("changes: training.steps is the schedule's length, unless the schedule has its own") {
     Config config;
     config.training.steps = 20;

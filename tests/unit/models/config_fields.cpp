@@ -256,6 +256,8 @@ TEST_CASE("every option that overrides a field has the name of the field") {
     Config config;
     config.model.dim = 512;
     CHECK(option_value(config, "model.dim") == std::optional<FieldValue>(int64_t(512)));
+    CHECK_FALSE(option_value(config, "model.norm_type").has_value());  // that of the flavour
+    config.model.norm_type = "rmsnorm";
     CHECK(option_value(config, "model.norm_type") == std::optional<FieldValue>(std::string("rmsnorm")));
     CHECK_FALSE(option_value(config, "model.n_layers").has_value());    // not set
     CHECK_FALSE(option_value(config, "model.converters").has_value());  // a list

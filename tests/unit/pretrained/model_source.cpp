@@ -3,6 +3,7 @@
 #include "coeus/pretrained/model_source.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/deck/command_line.hpp"
 #include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
@@ -25,10 +26,21 @@ Config deck(const std::string& name, const std::string& flavor) {
 
 }  // namespace
 
-TEST_CASE("model set-up: an unchanged flavour") {
+TEST_CASE("model set-up: an unchanged flavour, from the command line and an effective deck too") {
+    const TemporaryFolder folder;
     for (const ModelFamily& family : model_families())
-        for (const DecoderConfig& flavor : family.flavors)
+        for (const DecoderConfig& flavor : family.flavors) {
+            CAPTURE(family.name, flavor.flavor);
             CHECK(model_from_deck(deck(family.name, flavor.flavor)) == flavor);
+            const Config read =
+                parse_command_line({"--training.dataset_path=x.h5", "--model.name=" + family.name,
+                                    "--model.flavor=" + flavor.flavor})
+                    .config;
+            CHECK(model_from_deck(read) == flavor);
+            const std::filesystem::path effective = folder / "deck.toml";
+            write_file(effective, deck_text(read));
+            CHECK(model_from_deck(parse_command_line({effective.string()}).config) == flavor);
+        }
     CHECK_THROWS_WITH(model_from_deck(deck("llama3", "8b")), Contains("did you mean \"8B\"?"));
     CHECK_THROWS_WITH(model_from_deck(deck("lama3", "8B")), Contains("did you mean \"llama3\"?"));
 }
@@ -159,6 +171,15 @@ TEST_CASE("model set-up: every field can be overridden") {
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
     // without the option, that of the flavour
     CHECK(model_from_deck(deck("cohere2", "debugmodel")).norm_type == NormType::layer_norm);
+}
+
+TEST_CASE("model set-up: norms are the family's, unless a deck says which") {
+    Config config = deck("cohere2", "debugmodel");
+    CHECK(model_from_deck(config).norm_type == NormType::layer_norm);
+    config.model.norm_type = "rmsnorm";
+    CHECK(model_from_deck(config).norm_type == NormType::rms_norm);
+    config.model.name = "llama3";
+    CHECK(model_from_deck(config) == find_flavor(find_family("llama3"), "debugmodel"));
 }
 
 TEST_CASE("model set-up: a deck chooses the scaling of RoPE") {
