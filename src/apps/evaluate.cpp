@@ -59,7 +59,7 @@ public:
         machine_ = parse_by_rules(arguments, rules_, world_).config;
         mpi_.require_all_tasks();
         source_.emplace(first_place(), world_);
-        weights_ = weights_of(world_, *source_);
+        weights_ = weights_of(world_, *source_, asked_.place);
         model_ = source_->model();
         model_.mtp.layers = 0;  // they are only trained
         choose_sizes();
@@ -75,12 +75,21 @@ public:
 private:
     bool is_first() const { return world_.rank() == 0; }
 
+    static bool names_a_file(const fs::path& place) {
+        return place.extension() == ".h5" || place.extension() == ".toml";
+    }
+
     // A run that is followed may not have saved yet, or not have begun.
     void wait_for_checkpoint() const {
         std::optional<FolderOwner> owner;
         for (bool told = false, seen = false;;) {
             std::string found;
             on_first_rank(world_, [&] {
+                if (!leads_somewhere(asked_.place) && !names_a_file(asked_.place)) {
+                    if (!told) log::info("{} does not exist yet: waiting for the run", asked_.place);
+                    told = true;
+                    return;
+                }
                 if (!is_folder_patiently(asked_.place) || is_hub_folder(asked_.place)) {
                     found = "not the folder of a run";
                     return;
@@ -264,6 +273,13 @@ private:
         on_first_rank(world_, [&] {
             const std::vector<TaskResult> results = results_of(scored_tasks(), *scoring_);
             fmt::print("{}", table_of(results, asked_.by_position));
+            std::vector<std::string> written;
+            if (!weights_.run_folder.empty() && asked_.limit == 0) {  // a trial is not a result of the run
+                const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
+                append_to(history, results_of_weights(), results);
+                written.push_back(history.string());
+                renew_page();
+            }
             if (!asked_.output.empty()) {
                 const Json config = Json::object()
                                         .set("model", weights_.path)
@@ -274,15 +290,13 @@ private:
                 write_json(json_of(results, config, asked_.by_position), asked_.output);
             }
             if (!asked_.samples.empty()) write_whole_file(asked_.samples, samples_of(results));
-            std::vector<std::string> written;
             for (const std::string& file : {asked_.output, asked_.samples})
                 if (!file.empty()) written.push_back(file);
-            if (!weights_.run_folder.empty() && asked_.limit == 0) {  // a trial is not a result of the run
-                const fs::path history = fs::path(weights_.run_folder) / evaluation_file;
-                append_to(history, results_of_weights(), results);
-                written.push_back(history.string());
-                renew_page();
-            }
+            if (!source_->is_hub() && weights_.run_folder.empty() && asked_.limit == 0)
+                log::info(
+                    "Notice: no {} is written: {} is not in the folder of checkpoints of a run that is known "
+                    "here (checkpoint.folder in its deck.toml)",
+                    evaluation_file, weights_.path);
             fmt::print("{}{:.0f} tokens/s\n", written.empty() ? "" : "wrote " + join(written, ", ") + "; ",
                        double(scoring_->tokens()) / seconds);
             std::fflush(stdout);
@@ -308,7 +322,7 @@ private:
     bool take(const StepFile& file) {
         try {
             source_.emplace(file.path, world_);
-            weights_ = weights_of(world_, *source_);
+            weights_ = weights_of(world_, *source_, asked_.place);
         } catch (const ConfigError&) {
             if (is_there(file.path)) throw;
             return false;
@@ -393,21 +407,39 @@ private:
         return !asked_.steps.empty() &&
                std::ranges::all_of(asked_.steps, [&](int64_t step) { return done_.contains(step); });
     }
-    void warn_of_missing_steps() const {
+    // What a run that has ended leaves undone.
+    void tell_end() const {
+        if (!is_first()) return;
         for (const int64_t step : asked_.steps)
-            if (is_first() && !done_.contains(step))
+            if (!done_.contains(step))
                 log::warn("--steps {}: the run has ended and left no checkpoint of this step", step);
+        if (!asked_.follow || !asked_.steps.empty() || done_.empty()) return;
+        const int64_t last = done_.rbegin()->first, planned = planned_steps(weights_);
+        const std::string model = CheckpointFolder(checkpoints_, 0).model_path_of(planned);
+        if (last >= planned) return;
+        if (exists_patiently(model))
+            log::warn(
+                "{} has only weights and is not evaluated; `coeus evaluate {}` does it, and "
+                "checkpoint.last_save_model_only = false saves a checkpoint of the last step",
+                model, model);
+        else
+            log::warn(
+                "the run has ended at step {} of {}; start `coeus evaluate {} ... --follow` again when it "
+                "continues: what has results is skipped",
+                last, planned, asked_.place);
     }
 
     void evaluate_steps(Session& session, const std::optional<TrainingData>& data) {
-        for (;;) {
+        for (bool told = false;;) {
             const bool ended = !asked_.follow || run_has_ended();  // before the last look for checkpoints
             const StepFile file = next_file();
             if (file.step >= 0) {
                 evaluate_step(session, data, file);
                 continue;
             }
-            if (ended || holds_on_first([&] { return has_all(); })) return warn_of_missing_steps();
+            if (ended || holds_on_first([&] { return has_all(); })) return tell_end();
+            if (is_first() && !told) log::info("Waiting for further checkpoints in {}", checkpoints_);
+            told = true;
             std::this_thread::sleep_for(between_looks);
         }
     }

@@ -5,11 +5,14 @@
 #include "coeus/base/text.hpp"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace coeus {
 
 namespace {
+
+constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
 
 // The mean, and with two values or more its error.
 Metric mean_of(std::string name, const std::vector<double>& values) {
@@ -74,6 +77,11 @@ std::vector<Metric> metrics_of_choices(const Task& task, std::span<const Score> 
     return metrics;
 }
 
+double perplexity(double loss) {
+    const double value = std::exp(loss);
+    return std::isfinite(value) ? value : undefined;
+}
+
 std::vector<Metric> metrics_of_continuations(std::span<const Score> scores) {
     std::vector<double> greedy;
     double sum = 0;
@@ -81,16 +89,18 @@ std::vector<Metric> metrics_of_continuations(std::span<const Score> scores) {
         greedy.push_back(score.greedy ? 1 : 0);
         sum += score.log_probability;
     }
-    return {mean_of("acc", greedy), {"perplexity", std::exp(-sum / double(scores.size()))}};
+    return {mean_of("acc", greedy), {"perplexity", perplexity(-sum / double(scores.size()))}};
 }
 
 std::vector<Metric> metrics_of_documents(const DocumentSums& sums) {
+    const auto over = [&](int64_t count) { return perplexity(-sums.log_probability / double(count)); };
     const double loss = -sums.log_probability / double(sums.tokens);
+    const bool has_text = sums.bytes > 0, has_words = sums.words > sums.documents;
     return {{"loss", loss},
-            {"perplexity", std::exp(loss)},
-            {"word_perplexity", std::exp(-sums.log_probability / double(sums.words))},
-            {"byte_perplexity", std::exp(-sums.log_probability / double(sums.bytes))},
-            {"bits_per_byte", bits_per_byte(sums.log_probability, sums.bytes)}};
+            {"perplexity", perplexity(loss)},
+            {"word_perplexity", has_text && has_words ? over(sums.words) : undefined},
+            {"byte_perplexity", has_text ? over(sums.bytes) : undefined},
+            {"bits_per_byte", has_text ? bits_per_byte(sums.log_probability, sums.bytes) : undefined}};
 }
 
 }  // namespace

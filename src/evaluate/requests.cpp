@@ -4,6 +4,7 @@
 #include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/separator.hpp"
 #include "coeus/data/text_file.hpp"
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -323,7 +325,16 @@ std::string content_id(const Task& task) {
 std::vector<Task> read_tasks(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                              const RequestOptions& options) {
     Reader reader(tokenizer, options);
-    for (const std::string& file : files) reader.read(file);
+    std::map<fs::path, std::string> known;  // by the file itself: the name that was given
+    for (const std::string& file : files) {
+        std::error_code absent;  // that is, no file, or the common part of the names of a Megatron-LM pair
+        const fs::path real = real_path_patiently(file, absent);
+        if (const auto [first, is_new] = known.emplace(absent ? fs::path(file) : real, file); is_new)
+            reader.read(file);
+        else
+            log::warn("{} is given more than once, but read only once{}", file,
+                      first->second == file ? "" : ": it is the same file as " + first->second);
+    }
     std::vector<Task> tasks = std::move(reader).tasks();
     if (std::ranges::all_of(tasks, [](const Task& task) { return task.lines.empty(); }))
         throw ConfigError("{}: there is nothing to score: no document has tokens", join(files, ", "));

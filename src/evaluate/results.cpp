@@ -52,8 +52,9 @@ const Metric* find(const TaskResult& result, const std::string& name) {
 }
 
 std::string cell(const Metric* metric, const char* format) {
-    if (metric == nullptr) return "-";
-    std::string text = fmt::format(fmt::runtime(format), metric->value);
+    if (metric == nullptr || !std::isfinite(metric->value)) return "-";
+    std::string text =
+        fmt::format(fmt::runtime(std::abs(metric->value) < 1e6 ? format : "{:.3e}"), metric->value);
     if (metric->error) text += fmt::format(" +-{:.4f}", *metric->error);
     return text;
 }

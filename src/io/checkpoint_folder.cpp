@@ -8,6 +8,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/host_error.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "coeus/file/toml.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -155,9 +156,24 @@ std::string missing_step_error(const std::string& folder, int64_t step) {
         folder, steps.empty() ? "none" : join(steps, ", "));
 }
 
+std::string checkpoint_folder_of(const std::string& run) {
+    const fs::path deck = fs::path(run) / "deck.toml";
+    try {
+        if (is_file_patiently(deck))
+            for (const TomlEntry& entry : read_toml(deck))
+                if (const auto* named = entry.value.as<std::string>();
+                    named && entry.key == "checkpoint.folder")
+                    return (fs::path(run) / *named).string();
+    } catch (const ConfigError&) {
+    }
+    return "";
+}
+
 std::string newest_weights(const std::string& folder) {
     std::vector<StepFile> all = weights_in(folder);
-    // in a run's folder they are one level below (checkpoint.folder)
+    if (const std::string named = checkpoint_folder_of(folder); all.empty() && !named.empty())
+        all = weights_in(named);
+    // in a folder whose deck names none, or names a folder that was moved, they are one level below
     std::error_code unlisted;
     std::string failure;
     for (const fs::path& entry : entries_of(folder, unlisted)) {

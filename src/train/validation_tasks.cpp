@@ -46,8 +46,9 @@ std::optional<std::vector<TaskMetrics>> ValidationTasks::run(Engine& engine, Fun
             scores, [](const Score& score) { return std::isfinite(score.log_probability); });
         TaskMetrics& metrics = all.emplace_back(TaskMetrics{task.name, {}});
         for (const Metric& metric : metrics_of(task, scores))
-            metrics.values.emplace_back(metric.name,
-                                        finite ? metric.value : std::numeric_limits<double>::quiet_NaN());
+            if (!finite || std::isfinite(metric.value))  // else it has no sense for the task
+                metrics.values.emplace_back(metric.name,
+                                            finite ? metric.value : std::numeric_limits<double>::quiet_NaN());
     }
     return all;
 }

@@ -46,10 +46,12 @@ public:
     }
     fs::path run() const { return folder_ / "run"; }
     // The same run until this step, with another random state.
-    void train_other(const fs::path& run, int64_t step) const {
-        train_tiny(run, folder_ / "text.txt",
-                   {"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(step),
-                    "--debug.seed=7", "--checkpoint.enable", "--checkpoint.last_save_model_only=false"});
+    void train_other(const fs::path& run, int64_t step, const Arguments& more = {}) const {
+        train_tiny(
+            run, folder_ / "text.txt",
+            Arguments{"--model.hf_assets_path=" + path("tokenizer"), "--model.vocab_size=288", steps(step),
+                      "--debug.seed=7", "--checkpoint.enable", "--checkpoint.last_save_model_only=false"} +
+                more);
     }
     std::string path(const std::string& name) const { return (folder_ / name).string(); }
     std::string write(const std::string& name, const std::string& text) const {
@@ -338,6 +340,15 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
         "--steps 3: there is no checkpoint of step 3 in " + run + "/checkpoint; existing steps: 2, 4");
     expect_refusal({"evaluate", run, tasks, "--steps=all", "--output", at.path("x.json")},
                    "--output is for one checkpoint");
+    for (const std::string flag : {"--output", "--samples"}) {
+        const auto refuse_file = [&](const std::string& file, const std::string& message) {
+            expect_refusal({"evaluate", run, tasks, "--force", flag, file},
+                           fmt::format("{} {}: {}", flag, file, message));
+        };
+        refuse_file(at.path("nowhere/x.json"), "the folder " + at.path("nowhere") + " does not exist");
+        refuse_file(at.path("tokenizer"), "is a folder; give the name of a file");
+        refuse_file(at.path("tokenizer/../tasks.jsonl"), "this file is read, and cannot be replaced");
+    }
     expect_refusal({"evaluate", run, tasks, "--training.steps=3"},
                    "--training.steps: coeus evaluate takes the model from its place");
     expect_refusal({"evaluate", run, tasks, "--parallelism.tensor_parallel_degree=2"}, "parallelism");
@@ -396,6 +407,16 @@ TEST_CASE("evaluate: files are known by their content: lines of JSON, and tokens
         CHECK(row(pair, "pair") == row(numpy, "tokens"));
     }
     CHECK_THAT(row(printed({at.path("tokens.npy"), "--limit=2"}), "tokens"), Catch::StartsWith("2 "));
+    // the same file under two names, and a text of one word
+    at.write("word.txt", "mat");
+    fs::create_symlink("word.txt", at.path("other_name.txt"));
+    const std::string twice = printed(
+        {at.path("word.txt"), at.path("tokenizer/../word.txt"), at.path("other_name.txt"), "--limit=9"});
+    CHECK(
+        count_of("is given more than once, but read only once: it is the same file as " + at.path("word.txt"),
+                 twice) == 2);
+    CHECK_THAT(row(twice, "word"), Catch::StartsWith("1 ") && Catch::EndsWith(" -"));
+    CHECK_THAT(twice, Contains("1 request in") && !Contains("\nother_name"));
 }
 
 TEST_CASE("evaluate: a run is followed while its checkpoints come and go, until it has ended") {
@@ -439,7 +460,88 @@ TEST_CASE("evaluate: a run is followed while its checkpoints come and go, until 
     const Outcome of_killed = follow({}, {});
     INFO(of_killed.output);
     CHECK(of_killed.exit_code == 0);
-    CHECK_THAT(of_killed.output, Contains("Step 2 has results already"));
+    CHECK_THAT(of_killed.output, Contains("Step 2 has results already") &&
+                                     Contains("the run has ended at step 2 of 4; start `coeus evaluate " +
+                                              run.string() + " ... --follow` again when it continues"));
+}
+
+TEST_CASE("evaluate: a run that was extended, or saves a step again, is followed until it has ended") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", part = folder / "part";
+    fs::create_directories(run / "checkpoint");
+    fs::copy_file(evaluated().run() / "deck.toml", run / "deck.toml");
+    fs::copy_file(evaluated().run() / checkpoint_of(4), run / checkpoint_of(4));
+    evaluated().train_other(folder / "other", 2);
+    auto owner = std::make_unique<FolderOwner>(run / "checkpoint", FolderOwner::Who::self());
+    REQUIRE(owner->take());
+    const auto publish = [&](const fs::path& from) {
+        fs::copy_file(from / checkpoint_of(2), part, fs::copy_options::overwrite_existing);
+        fs::rename(part, run / checkpoint_of(2));
+    };
+    int written = 0;
+    const Outcome followed = run_shell(
+        coeus_line({"evaluate", run.string(), evaluated().path("tasks.jsonl"), "--device=cpu",
+                    "--training.threads=1", "--follow"},
+                   0, {}, fmt::format("timeout {}", whole_patience(60))),
+        [&](const std::string& line) {
+            if (line.find("Waiting for further checkpoints in ") != std::string::npos)
+                publish(evaluated().run());  // although step 4 was the last one of the run until now
+            if (!line.starts_with("wrote")) return;
+            if (++written == 2) publish(folder / "other");
+            if (written == 3) owner.reset();
+        });
+    INFO(followed.output);
+    CHECK(followed.exit_code == 0);
+    CHECK(written == 3);
+    CHECK_THAT(followed.output, !Contains("the run has ended"));
+    CHECK(count_of(R"({"step":2,"task":"tasks","metric":"acc",)", read_file(run / "evaluation.jsonl")) == 2);
+}
+
+TEST_CASE("evaluate: a run without a folder is waited for") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    evaluated().train_other(folder / "other", 2);
+    const Outcome followed = run_shell(
+        coeus_line({"evaluate", run.string(), evaluated().path("tasks.jsonl"), "--device=cpu",
+                    "--training.threads=1", "--follow"},
+                   0, {}, fmt::format("timeout {}", whole_patience(60))),
+        [&](const std::string& line) {
+            if (line.find(run.string() + " does not exist yet: waiting for the run") != std::string::npos)
+                fs::rename(folder / "other", run);
+        });
+    INFO(followed.output);
+    CHECK(followed.exit_code == 0);
+    CHECK_THAT(followed.output, Contains("wrote " + run.string() + "/evaluation.jsonl"));
+}
+
+TEST_CASE("evaluate: results go to the folder of the run whose deck names the checkpoint's folder") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", project = folder / "project";
+    const std::string elsewhere = (folder / "disk/weights").string();
+    evaluated().train_other(run, 2, {"--checkpoint.folder=" + elsewhere});
+    const auto said = [&](const fs::path& place, const Arguments& more) {
+        const Outcome outcome =
+            run_coeus(Arguments{"evaluate", place.string(), evaluated().path("tasks.jsonl"), "--device=cpu",
+                                "--training.threads=1"} +
+                      more);
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    CHECK_THAT(said(run, {"--follow"}), Contains("wrote " + run.string() + "/evaluation.jsonl"));
+    for (const fs::path& place : {run, fs::path(elsewhere)})
+        CHECK_THAT(said(place, {"--steps=all"}), Contains("Step 2 has results already"));
+    // a deck that somebody wrote next to a copy does not make a run
+    const std::string not_written = "no evaluation.jsonl is written: ";
+    for (const char* copy : {"models/best.h5", "checkpoint/best.h5"}) {
+        fs::create_directories((project / copy).parent_path());
+        fs::copy_file(evaluated().run() / "deck.toml", project / "deck.toml",
+                      fs::copy_options::overwrite_existing);
+        fs::copy_file(elsewhere + "/step-00000002.h5", project / copy);
+        CHECK_THAT(said(project / copy, {}), Contains(not_written + (project / copy).string()));
+    }
+    CHECK_FALSE(fs::exists(project / "evaluation.jsonl"));
+    CHECK_THAT(said(project / "checkpoint/best.h5", {"--limit=1"}), !Contains(not_written));
 }
 
 TEST_CASE("evaluate: a run that is followed and ends without a checkpoint is not waited for") {

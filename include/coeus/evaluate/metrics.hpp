@@ -13,7 +13,7 @@ namespace coeus {
 
 struct Metric {
     std::string name;
-    double value = 0;
+    double value = 0;                  ///< not a number: it has no sense for this task, or is too large
     std::optional<double> error = {};  ///< of a mean: its standard deviation
 };
 
@@ -23,7 +23,10 @@ struct Metric {
 ///   choice), acc_bytes (/ bytes), acc_tokens (/ ids), the first of equals; bits_per_byte of the right choice
 /// schema: acc
 /// continuation: acc (each id is the most likely one), perplexity = exp(-mean score)
-/// document: loss (a token's), perplexity = exp(loss), word_perplexity, byte_perplexity, bits_per_byte
+/// document: loss (a token's), perplexity = exp(loss), word_perplexity, byte_perplexity, bits_per_byte.
+/// Without
+///   text, as of special tokens, those of words and bytes are not numbers; nor are those of words if each
+///   document is one word, as in languages without spaces.
 std::vector<Metric> metrics_of(const Task& task, std::span<const Score> scores);
 
 /// Sums over a task of documents.

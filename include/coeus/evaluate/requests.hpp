@@ -64,7 +64,8 @@ struct RequestOptions {
     int64_t limit = 0;            ///< lines that are read of each file; 0: all
 };
 
-/// The tasks of the files, in the order in which they occur. ConfigError, with file and line: it cannot be
+/// The tasks of the files, in the order in which they occur. A file that is given twice is read once, with a
+/// warning. ConfigError, with file and line: it cannot be
 /// read, a line has none of the forms above, `gold` is not one of the choices, a choice is empty, or a
 /// continuation does not fit into the context.
 std::vector<Task> read_tasks(const std::vector<std::string>& files, const Tokenizer& tokenizer,

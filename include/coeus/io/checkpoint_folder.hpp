@@ -26,8 +26,13 @@ std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_cod
 /// The error of a deck whose checkpoint.load_step is not in the folder: names the steps that are.
 std::string missing_step_error(const std::string& folder, int64_t step);
 
+/// The folder of checkpoints that the deck.toml in the folder of a run names (checkpoint.folder); "" if that
+/// deck is not there, cannot be read, or names none.
+std::string checkpoint_folder_of(const std::string& run);
+
 /// For generation: the newest file with weights in a checkpoint folder or in a run's folder, a full
-/// checkpoint or only a model. ConfigError if there is none.
+/// checkpoint or only a model. A run's folder of checkpoints is the one of its deck.toml, else one directly
+/// below. ConfigError if there is none.
 std::string newest_weights(const std::string& folder);
 
 /// Removes files and folders, which takes a while if they are large. The parts of a checkpoint that could not

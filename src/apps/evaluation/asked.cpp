@@ -2,8 +2,13 @@
 #include "asked.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/patient_io.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 
 namespace coeus::apps {
 
@@ -40,8 +45,7 @@ Flags evaluate_flags() {
         .add("samples", "FILE.jsonl", "", "write the scores of each line")
         .add_switch("by_position", "also the losses of documents by the position of the token")
         .add("steps", "all|100,200", "", "evaluate these checkpoints of a run that have no results yet")
-        .add_switch("follow",
-                    "the same, and wait for further checkpoints until the run's last step or its end")
+        .add_switch("follow", "the same, and wait for further checkpoints until the run has ended")
         .add_switch("force", "replace existing files, and evaluate steps again that have results");
     return flags;
 }
@@ -70,6 +74,26 @@ void refuse_options_of_documents(const Flags& flags) {
                 "--{} is for --windows documents; --windows training takes windows, batch and ids from the "
                 "run's deck, and writes nothing",
                 name);
+}
+
+// ConfigError if a file of results could not be written, or would replace one that is read.
+void require_file_for_results(const char* flag, const std::string& file,
+                              const std::vector<std::string>& inputs) {
+    namespace fs = std::filesystem;
+    for (const std::string& input : inputs)
+        if (are_same_patiently(file, input))
+            throw ConfigError("--{} {}: this file is read, and cannot be replaced; give another name", flag,
+                              file);
+    if (is_folder_patiently(file))
+        throw ConfigError("--{} {}: is a folder; give the name of a file", flag, file);
+    if (exists_patiently(file) && !is_file_patiently(file)) return;  // a pipe
+    const fs::path above = fs::path(file).parent_path(), folder = above.empty() ? "." : above;
+    if (!is_folder_patiently(folder))
+        throw ConfigError("--{} {}: the folder {} does not exist; make it, or give another name", flag, file,
+                          folder.string());
+    if (patiently(folder.string(), [&] { return access(folder.c_str(), W_OK | X_OK); }) != 0)
+        throw ConfigError("--{} {}: cannot write to the folder {}: {}; choose another one", flag, file,
+                          folder.string(), errno_text(errno));
 }
 
 }  // namespace
@@ -108,6 +132,7 @@ Asked asked_by(const Flags& flags) {
             throw ConfigError("--{} is for one checkpoint and --windows documents; {}", name,
                               asked.several() ? "the results of several are in evaluation.jsonl of the run"
                                               : "--windows training gives one number");
+        require_file_for_results(name, flags.text(name), flags.words());
         flags.require_replaceable(flags.text(name));
     }
     flags.require_different_files("output", "samples");

@@ -16,28 +16,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of the run that wrote a checkpoint: the one with its deck.
-std::string run_folder_of(const fs::path& checkpoint) {
-    fs::path folder = checkpoint;
-    for (int up = 0; up < 3 && folder.has_relative_path(); ++up) {
-        folder = folder.parent_path();
-        if (exists_patiently(folder / "deck.toml")) return folder.empty() ? "." : folder.string();
-    }
+// Whether a run with this folder saves its checkpoints to `checkpoints`. A deck alone does not
+// make a run.
+bool is_run_of(const fs::path& folder, const fs::path& checkpoints) {
+    const std::string named = checkpoint_folder_of(folder.string());
+    return !named.empty() && are_same_patiently(named, checkpoints) &&
+           (exists_patiently(folder / "metrics.jsonl") || exists_patiently(folder / ".owner") ||
+            exists_patiently(checkpoints / ".owner"));
+}
+
+// The folder of the run to which a checkpoint belongs: one above it, the place that was asked for, or the one
+// of the run's deck.
+std::string run_folder_of(const fs::path& checkpoint, const fs::path& place, const fs::path& dump_folder) {
+    const auto or_here = [](const fs::path& folder) { return folder.empty() ? fs::path(".") : folder; };
+    const fs::path checkpoints = or_here(checkpoint.parent_path());
+    std::vector<fs::path> candidates;
+    for (fs::path folder = checkpoint; candidates.size() < 3 && folder.has_relative_path();)
+        candidates.push_back(folder = folder.parent_path());
+    candidates.insert(candidates.end(), {place, dump_folder});
+    for (const fs::path& folder : candidates)
+        if (is_run_of(or_here(folder), checkpoints)) return or_here(folder).string();
     return "";
 }
 
 // Only on rank 0.
-Weights weights_at(const Pretrained& source) {
+Weights weights_at(const Pretrained& source, const std::string& place) {
     Weights weights = {.path = source.path()};
     if (source.is_hub()) return weights;
     const TrainRecord record = read_checkpoint_header(source.path()).train;
     weights.step = record.step;
+    std::string dump_folder = ".";
     for (const TomlEntry& entry : parse_toml(record.deck, source.path() + " (deck)")) {
         weights.deck.push_back(entry.key + " = " + toml_text(entry.value));
         if (const int64_t* steps = entry.value.as<int64_t>(); steps && entry.key == "training.steps")
             weights.last_step = *steps;
+        if (const auto* folder = entry.value.as<std::string>(); folder && entry.key == "job.dump_folder")
+            dump_folder = *folder;
     }
-    weights.run_folder = run_folder_of(source.path());
+    weights.run_folder = run_folder_of(source.path(), place, dump_folder);
     weights.id = weights_id(source.path());
     return weights;
 }
@@ -79,10 +95,19 @@ bool was_in_8_bits(const Weights& weights) {
     });
 }
 
-Weights weights_of(const Communicator& world, const Pretrained& source) {
+int64_t planned_steps(const Weights& weights) {
+    const fs::path deck = fs::path(weights.run_folder) / "deck.toml";
+    if (!weights.run_folder.empty() && is_file_patiently(deck))
+        for (const TomlEntry& entry : read_toml(deck))
+            if (const int64_t* steps = entry.value.as<int64_t>(); steps && entry.key == "training.steps")
+                return *steps;
+    return weights.last_step;
+}
+
+Weights weights_of(const Communicator& world, const Pretrained& source, const std::string& place) {
     std::vector<std::string> texts;
     on_first_rank(world, [&] {
-        const Weights found = weights_at(source);
+        const Weights found = weights_at(source, place);
         texts = {found.path, std::to_string(found.step), std::to_string(found.last_step), found.run_folder,
                  found.id};
         texts.insert(texts.end(), found.deck.begin(), found.deck.end());

@@ -15,14 +15,19 @@ namespace coeus::apps {
 
 struct Weights {
     std::string path;
-    int64_t step = 0, last_step = 0;  ///< of the checkpoint, and of its run
+    int64_t step = 0, last_step = 0;  ///< of the checkpoint, and of its run when it was saved
     std::vector<std::string> deck;    ///< settings of its deck, "key = value"; empty: a Hugging Face folder
     std::string run_folder;           ///< "": none is known
     std::string id;                   ///< weights_id(); "": a Hugging Face folder
 };
 
-/// The same on every rank; only rank 0 reads files. Collective.
-Weights weights_of(const Communicator& world, const Pretrained& source);
+/// The same on every rank; only rank 0 reads files. `place`: what the command line names, perhaps the folder
+/// of the run. Collective.
+Weights weights_of(const Communicator& world, const Pretrained& source, const std::string& place);
+
+/// The steps that the run has by its own deck.toml, which is newer than the one of a checkpoint if the run
+/// was extended. Only rank 0 reads files.
+int64_t planned_steps(const Weights& weights);
 
 /// Whether the run computed layers in 8 bits.
 bool was_in_8_bits(const Weights& weights);

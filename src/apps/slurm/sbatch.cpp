@@ -321,9 +321,13 @@ std::string evaluation_in_shell(const std::string& script_after_header, const Co
                                 const Arguments& files, bool has_gpus) {
     std::string text =
         std::regex_replace(script_after_header, std::regex("\n[^\n]*train_and_requeue[^\n]*"), "");
-    // the training job may not have made its folder yet
     const std::string run = in_shell(config.job.dump_folder);
-    text += "\nmkdir -p " + run + "\n\"${launch[@]}\" \"${coeus[@]}\" evaluate " + run;
+    text +=
+        "\n# It waits for a run that has not begun, and ends with the job of the training. If that job is "
+        "queued "
+        "again\n# or continued, submit this script once more: checkpoints that have results are skipped."
+        "\nmkdir -p " +
+        run + "\n\"${launch[@]}\" \"${coeus[@]}\" evaluate " + run;
     for (const std::string& file : files)
         text += " " + in_shell(fs::absolute(file).lexically_normal().string());
     return text + " --follow" + (has_gpus ? " --device=cuda" : "") + " \"$@\"\n";

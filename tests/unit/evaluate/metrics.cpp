@@ -74,6 +74,34 @@ TEST_CASE("metrics: continuations and documents") {
     CHECK(sums_of(task, scores).tokens == 6);
 }
 
+TEST_CASE("metrics: those without sense are not numbers, and are not shown as such") {
+    Task task = {.name = "d", .file = "f", .kind = TaskKind::document};
+    const auto of = [&](const std::string& text, double log_probability) {
+        task.lines = {{.number = 1, .requests = {choice(text, 1)}}};
+        const std::vector<Score> scores = {{log_probability, false, 1}};
+        return TaskResult{&task, scores, metrics_of(task, scores)};
+    };
+    const auto defined = [](const TaskResult& result) {
+        std::vector<std::string> names;
+        for (const Metric& metric : result.metrics)
+            if (std::isfinite(metric.value)) names.push_back(metric.name);
+        return names;
+    };
+    using Names = std::vector<std::string>;
+    CHECK(defined(of("two words", -2)) ==
+          Names{"loss", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"});
+    CHECK(defined(of("東京", -2)) == Names{"loss", "perplexity", "byte_perplexity", "bits_per_byte"});
+    CHECK(defined(of("", -2)) == Names{"loss", "perplexity"});
+    const TaskResult hopeless = of("a b", -2000);
+    CHECK(defined(hopeless) == Names{"loss", "byte_perplexity", "bits_per_byte"});
+    CHECK(count_of(" -", table_of({hopeless}, false)) == 2);
+    CHECK_THAT(json_of({hopeless}, Json::object(), false).text(),
+               Contains(R"("loss,none":2000.0,"perplexity,none":null,"word_perplexity,none":null)"));
+    CHECK_THAT(table_of({of("a b", -450)}, false), Contains(" 2.707e+195 ") && Contains(" 5.203e+97\n"));
+    task.kind = TaskKind::continuation;
+    CHECK_THAT(table_of({of("a", -2000)}, false), Catch::EndsWith(" -\n"));
+}
+
 TEST_CASE("metrics: a score that is not finite is named with task and line") {
     std::vector<Score> scores = choices_scores;
     scores[2].log_probability = std::numeric_limits<double>::quiet_NaN();
