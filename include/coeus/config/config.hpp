@@ -118,7 +118,6 @@ struct Config {
         std::optional<double> rope_scaling_factor;  ///< 1: plain RoPE
         std::optional<int64_t> rope_scaling_original_positions;
         std::optional<double> norm_eps, embedding_scale, residual_scale, attention_scale, logits_scale;
-        std::optional<std::string> norm_type;
         std::optional<std::string> ffn_activation;  ///< silu, gelu_tanh
         std::optional<std::string> norm_type;
         std::optional<bool> tied_embeddings, parallel_block;
