@@ -12,8 +12,8 @@ void add_separator_flags(Flags& flags);
 /// ConfigError if both are given.
 GivenSeparator separator_of(const Flags& flags);
 
-// Of a token file, both files if it is a pair, and of the tokenizer at a place: what a command must not
-// replace. Some may not exist.
+// What a command must not replace: the files of a token file, both if it is a pair, and of the tokenizer at a
+// place. Some may not exist.
 std::vector<std::string> files_of_tokens(const std::string& tokens);
 std::vector<std::string> files_of_tokenizer(const std::string& place);
 
