@@ -213,12 +213,32 @@ void HubKeys::computed(const char* key, int64_t value, const char* rule) {
 
 // ---- RoPE
 
+namespace {
+
+// transformers takes an empty object as if it were absent.
+bool has_entries(const JsonView& json, const char* object) {
+    const auto found = json.find(object);
+    return found && !(found->is_object() && found->size() == 0);
+}
+
+}  // namespace
+
 void HubKeys::rope(DecoderConfig& config) {
     const auto* grouped = std::get_if<GroupedAttentionConfig>(&config.attention);
     if (in_)
         read_hub_rope(*in_, config.rope, config.max_seq_len, grouped ? grouped->rope_fraction : 1);
     else
         write_hub_rope(*out_, config.rope);
+}
+
+void HubKeys::whole_rope_if_absent(const DecoderConfig& config) {
+    if (out_ || in_->contains("rope_parameters") || has_entries(*in_, "rope_scaling")) return;
+    const auto theta = in_->find("rope_theta");
+    if (theta && theta->number() != config.rope.theta)
+        theta->reject(fmt::format(
+            "must be {}, because transformers takes another one for this architecture only if it is written in "
+            "rope_parameters, with rope_type and its other keys",
+            config.rope.theta));
 }
 
 void HubKeys::ropes(DecoderConfig& config, const char* window_theta) {

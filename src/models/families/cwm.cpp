@@ -22,6 +22,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
                         .rope = usual_rope});
     keys.silu();
     keys.constant("mlp_bias", false, "biases are not implemented yet");
+    keys.whole_rope_if_absent(config);
     keys.rope(config);
     keys.window(config, {.has_first = false});
     keys.write("bos_token_id", 128000);  // transformers refuses null

@@ -43,6 +43,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     DecoderConfig absent = flavor({"", 4096, 34, 32, 8, 14336, 131072, 1e6, 16384, 16});
     keys.usual(config, absent);
     keys.silu();
+    keys.whole_rope_if_absent(config);
     keys.rope_and_temperature(config);
     keys.window(config, {.in_all_layers = true, .writes_lists = false});
 }

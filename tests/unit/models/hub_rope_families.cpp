@@ -150,6 +150,33 @@ TEST_CASE(
     CHECK_THAT(refusal(llama), Contains("is not a key of RoPE of type \"yarn\""));
 }
 
+TEST_CASE("config.json of CWM and Ministral 3: without an object of RoPE there is no other theta") {
+    const TemporaryFolder folder;
+    const std::string other = R"(, "rope_theta": 5e5)", usual = R"(, "rope_theta": 1000000.0)";
+    for (const char* name : {"CwmForCausalLM", "Ministral3ForCausalLM"}) {
+        CAPTURE(name);
+        const auto message = [&](const std::string& keys) {
+            return message_of(config_folder(folder, four_layers(name) + keys));
+        };
+        for (const char* none : {"", R"(, "rope_parameters": null)", R"(, "rope_scaling": {})",
+                                 R"(, "rope_parameters": null, "rope_scaling": null)"}) {
+            CAPTURE(none);
+            CHECK_THAT(message(other + none),
+                       Contains("rope_theta must be 1000000, because transformers takes another one for this "
+                                "architecture only if it is written in rope_parameters, with rope_type and its "
+                                "other keys, is 500000"));
+            CHECK_THAT(message(usual + none), Contains("read without complaint"));
+        }
+    }
+    const DecoderConfig plain = model_from_hub(config_folder(
+        folder, four_layers("CwmForCausalLM") + other + R"(, "rope_parameters": {})"));
+    CHECK((plain.rope == RopeConfig{.theta = 5e5, .layout = RopeLayout::half_split}));
+    const DecoderConfig warm = model_from_hub(
+        config_folder(folder, four_layers("Ministral3ForCausalLM") + other +
+                                  R"(, "rope_scaling": {"type": "default", "llama_4_scaling_beta": 1})"));
+    CHECK(warm.rope.theta == 5e5);
+}
+
 TEST_CASE("config.json of Gemma 3: one window in six is left out, and each kind of layer has its RoPE") {
     const TemporaryFolder folder;
     const auto model = [&](const std::string& keys) {
