@@ -255,11 +255,14 @@ namespace {
 constexpr std::array rope_objects = {"rope_parameters", "rope_scaling"};
 constexpr const char *scale_key = "llama_4_scaling_beta", *floor_key = "original_max_position_embeddings";
 
-void read_temperature(const JsonView& rope, int64_t positions, Temperature& temperature) {
+// `beside`: the floor outside of the object, where YaRN takes it too.
+void read_temperature(const JsonView& rope, const std::optional<JsonView>& beside, int64_t positions,
+                      Temperature& temperature) {
+    const auto floor = number_in_either(beside, rope.find(floor_key));
     temperature.scale = rope.number(scale_key);
-    temperature.floor = rope.number(floor_key, double(positions));
+    temperature.floor = floor ? floor->number() : double(positions);
     if (!(temperature.scale >= 0)) rope[scale_key].reject("must be at least 0");
-    if (!(temperature.floor >= 1)) rope[floor_key].reject("must be at least 1");
+    if (floor && !(temperature.floor >= 1)) floor->reject("must be at least 1");
 }
 
 }  // namespace
@@ -279,7 +282,7 @@ void HubKeys::rope_and_temperature(DecoderConfig& config) {
     for (const char* key : rope_objects) {
         const auto object = in_->find(key);
         if (!object || object->size() == 0) continue;
-        read_temperature(*object, config.max_seq_len, temperature);
+        read_temperature(*object, in_->find(floor_key), config.max_seq_len, temperature);
         if (first && *first != temperature) reject_both((*in_)[rope_objects.front()], *object);
         first = temperature;
     }

@@ -138,12 +138,24 @@ TEST_CASE(
                         "llama_4_scaling_beta": 0.5)"));
     CHECK(plain.grouped().temperature == Temperature{.scale = 0.5, .floor = 5, .offset = 0});
     CHECK((plain.rope.scaling == RopeScaling{}));
+    const std::string floor = R"("original_max_position_embeddings": 512)";
+    const DecoderConfig beside = model(sizes + ", " + floor + rope(R"("rope_type": "yarn", "factor": 4,
+                        "llama_4_scaling_beta": 0.5)"));
+    CHECK(std::get<YarnScaling>(beside.rope.scaling).original_positions == 512);
+    CHECK(beside.grouped().temperature.floor == 512);
     const auto refusal = [&](const std::string& keys) { return message_of(config_folder(folder, keys)); };
     CHECK_THAT(refusal(sizes + rope(yarn)), Contains("rope_parameters.llama_4_scaling_beta is missing"));
     CHECK_THAT(refusal(sizes + rope(yarn + R"(, "llama_4_scaling_beta": -1)")),
                Contains("rope_parameters.llama_4_scaling_beta must be at least 0, is -1"));
     CHECK_THAT(refusal(published + R"(, "rope_scaling": {)" + yarn + R"(, "llama_4_scaling_beta": 0.2})"),
                Contains("rope_parameters is {") && Contains("but rope_scaling is {"));
+    CHECK_THAT(refusal(sizes + ", " + floor + rope(R"("rope_type": "default", "llama_4_scaling_beta": 0.5,
+                   "original_max_position_embeddings": 5)")),
+               Contains("original_max_position_embeddings is 512, but "
+                        "rope_parameters.original_max_position_embeddings is 5"));
+    CHECK_THAT(refusal(sizes + R"(, "original_max_position_embeddings": 0)" +
+                       rope(R"("rope_type": "default", "llama_4_scaling_beta": 0.5)")),
+               Contains("original_max_position_embeddings must be at least 1, is 0"));
     // no other family has it
     const std::string llama =
         R"("architectures": ["LlamaForCausalLM"], )" + published.substr(published.find(',') + 1);
