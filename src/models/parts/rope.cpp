@@ -329,6 +329,16 @@ void read_object(const JsonView& object, const std::optional<JsonView>& beside, 
     if (const auto theta = number_in_either(beside, object.find(theta_key))) rope.theta = theta->number();
 }
 
+// transformers 5 puts the keys of rope_scaling into an object that has a rope_type, "default", and then does not
+// read a type. transformers 4 reads it.
+void require_new_type(const JsonView& scaling) {
+    const auto type = scaling.find("type");
+    if (type && type->string() != "default" && !scaling.contains("rope_type"))
+        type->reject(
+            "must be named rope_type: transformers 4 scales RoPE by a type, and transformers 5 does not scale "
+            "it for this architecture (for no scaling, set rope_scaling to null)");
+}
+
 // The objects of rope_parameters are those of the two kinds of layers.
 void require_two_ropes(const JsonView& parameters) {
     if (!parameters.is_object()) parameters.reject("must be an object");
@@ -356,6 +366,7 @@ void read_hub_ropes(const JsonView& json, RopeConfig& rope, WindowRope& in_windo
     if (theta) rope.theta = theta->number();
     if (full) read_object(*full, theta, positions, rope);
     if (before && !(before->is_object() && before->size() == 0)) {
+        if (before->is_object()) require_new_type(*before);
         RopeConfig older = rope;
         read_object(*before, theta ? theta : full ? full->find(theta_key) : std::nullopt, positions, older);
         if (full && older != rope) reject_both(*before, *full);

@@ -100,7 +100,9 @@ TEST_CASE("config.json: a RoPE for layers with a window and one for the others, 
     CHECK(ropes_of(R"("rope_parameters": {"full_attention": null, "sliding_attention": {}})") == usual);
     CHECK(ropes_of(R"("rope_scaling": {"factor": 8.0, "rope_type": "linear"})") == scaled);
     CHECK(ropes_of(R"("rope_theta": 1e6, "rope_local_base_freq": 1e4,
-                      "rope_scaling": {"factor": 8.0, "type": "linear"})") == scaled);
+                      "rope_scaling": {"factor": 8.0, "type": "linear", "rope_type": "linear"})") == scaled);
+    CHECK(ropes_of(R"("rope_scaling": {"type": "default"})") == usual);
+    CHECK(ropes_of(R"("rope_parameters": {"full_attention": {"type": "linear", "factor": 8}})") == scaled);
     CHECK(ropes_of(R"("rope_theta": 2e6, "rope_local_base_freq": 3e4)") ==
           Ropes{.full = {.theta = 2e6}, .windowed = {.theta = 3e4}});
     const std::string nested = R"("rope_parameters": {
@@ -147,6 +149,10 @@ TEST_CASE("config.json: RoPEs of two kinds of layers that contradict each other 
                                    "rope_parameters": {"full_attention": {"rope_type": "default"}})"),
                Contains("rope_scaling is {\"rope_type\":\"linear\",\"factor\":8}, but "
                         "rope_parameters.full_attention is {\"rope_type\":\"default\"}: they must agree"));
+    CHECK_THAT(refusal_of_ropes(R"("rope_scaling": {"type": "linear", "factor": 8})"),
+               Contains("rope_scaling.type must be named rope_type: transformers 4 scales RoPE by a type, and "
+                        "transformers 5 does not scale it for this architecture (for no scaling, set "
+                        "rope_scaling to null), is \"linear\""));
     CHECK_THAT(refusal_of_ropes(R"("rope_parameters": {"sliding_attention": {"rope_type": "linear"}})"),
                Contains("rope_parameters.sliding_attention.factor is missing"));
     CHECK_THAT(refusal_of_ropes(R"("rope_parameters": {"full_attention": {"partial_rotary_factor": 0.5}})"),
