@@ -49,13 +49,23 @@ DecoderConfig flavor(const Row& row) {
     return config;
 }
 
-// Older files have the period of the layers without a window, by one of two names, and no list of types.
+// Older files have the period of the layers without a window and no list of types. transformers writes the period
+// by a name with an underscore too, and does not read that.
+void read_period(HubKeys& keys, DecoderConfig& config) {
+    constexpr const char *read = "sliding_window_pattern", *written = "_sliding_window_pattern";
+    constexpr int64_t usual = 6;
+    int64_t period = usual;
+    keys.idle({written});
+    if (keys.json().contains(read))
+        keys.integer(read, period);
+    else if (const auto found = keys.json().find(written);
+             found && found->integer() != usual && !keys.json().contains("layer_types"))
+        found->reject(fmt::format("must be {}, which transformers takes without {} or layer_types", usual, read));
+    config.windowed = all_but_each(period);
+}
+
 void window_keys(HubKeys& keys, DecoderConfig& config) {
-    int64_t period = 6;
-    if (keys.reads()) {
-        keys.integer({"sliding_window_pattern", "_sliding_window_pattern"}, period);
-        config.windowed = all_but_each(period);
-    }
+    if (keys.reads()) read_period(keys, config);
     // transformers does not run a null window, not even if no layer has it
     keys.window(config, {.has_first = false, .without_any = 4096});
 }

@@ -226,7 +226,19 @@ TEST_CASE("config.json of Gemma 3: one window in six is left out, and each kind 
     CHECK(usual.layer(5).grouped().rope_table == 0);
     CHECK(usual.embedding_scale == 8);
     CHECK(model(sizes + R"(, "sliding_window_pattern": 3)").windowed == LayerChoice{.word = "110"});
-    CHECK(model(sizes + R"(, "_sliding_window_pattern": 3)").windowed == LayerChoice{.word = "110"});
+    // transformers does not read the key with an underscore, which it writes
+    const std::string underscored = R"(, "_sliding_window_pattern": )";
+    CHECK(model(sizes + underscored + "6").windowed == usual.windowed);
+    CHECK(model(sizes + underscored + R"(2, "sliding_window_pattern": 3)").windowed ==
+          LayerChoice{.word = "110"});
+    CHECK(model(R"("model_type": "gemma3_text", "num_hidden_layers": 4, "hidden_size": 64,
+                   "layer_types": ["sliding_attention", "full_attention", "sliding_attention",
+                   "full_attention"])" +
+                underscored + "3")
+              .windowed == LayerChoice{.period = 2});
+    CHECK_THAT(message_of(config_folder(folder, sizes + underscored + "3")),
+               Contains("_sliding_window_pattern must be 6, which transformers takes without "
+                        "sliding_window_pattern or layer_types, is 3"));
     const DecoderConfig full = model(sizes + R"(, "sliding_window_pattern": 1)");
     CHECK(full.head_sizes().window == 0);
     CHECK_FALSE(full.window_rope);
