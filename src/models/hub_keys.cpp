@@ -295,10 +295,17 @@ void HubKeys::rope_fraction(DecoderConfig& config) {
         out_->set(key, fraction);
         return;
     }
-    for (const char* part : {"rope_parameters", "rope_scaling"})
-        if (const auto object = in_->find(part); object && object->is_object())
-            fraction = object->number(key, fraction);
-    fraction = in_->number(key, fraction);
+    const auto within = [&](const char* part) -> std::optional<JsonView> {
+        const auto object = in_->find(part);
+        return object && object->is_object() ? object->find(key) : std::nullopt;
+    };
+    const auto now = within("rope_parameters"), older = within("rope_scaling"), beside = in_->find(key);
+    if (now && has_entries(*in_, "rope_scaling") && !older && !beside && now->number() != fraction)
+        now->reject(fmt::format("must be in rope_scaling too, or rope_scaling must be removed: transformers takes "
+                                "rope_scaling instead of rope_parameters, and so {} for this",
+                                fraction));
+    for (const auto& found : {now, older, beside})
+        if (found) fraction = found->number();
 }
 
 // ---- latent attention

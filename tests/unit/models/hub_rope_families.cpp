@@ -94,6 +94,15 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
         return message_of(config_folder(folder, sizes + keys));
     };
     CHECK_THAT(refusal(longrope("longrope", 8)), Contains("original_max_position_embeddings is missing"));
+    // transformers takes rope_scaling whole, without what only rope_parameters has
+    const std::string both =
+        R"(, "rope_scaling": {"rope_type": "default"}, "rope_parameters": {"rope_type": "default",
+              "partial_rotary_factor": 0.5})";
+    CHECK_THAT(refusal(both),
+               Contains("rope_parameters.partial_rotary_factor must be in rope_scaling too, or rope_scaling must "
+                        "be removed: transformers takes rope_scaling instead of rope_parameters, and so 1 for "
+                        "this, is 0.5"));
+    CHECK(model(both + R"(, "partial_rotary_factor": 0.5)").grouped().rope_fraction == 0.5);
     CHECK_THAT(refusal(lengths + longrope("longrope", 7)),
                Contains("short_factor of the scaling of RoPE must have 8 numbers"));
     CHECK_THAT(refusal(R"(, "rope_scaling": {"type": "linear", "factor": 2})"),
