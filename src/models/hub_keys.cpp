@@ -181,6 +181,11 @@ void HubKeys::number(const char* key, double& value) {
         value = in_->number(key, value);
 }
 
+void HubKeys::positive(const char* key, double& value) {
+    number(key, value);
+    if (in_ && !(value > 0)) json()[key].reject("must be greater than 0");
+}
+
 void HubKeys::truth(const char* key, bool& value) {
     if (out_)
         out_->set(key, value);

@@ -99,6 +99,8 @@ public:
     /// The same, with null for 0.
     void integer_or_null(HubKey key, int64_t& value);
     void number(const char* key, double& value);
+    /// The same, of a factor that must be greater than 0.
+    void positive(const char* key, double& value);
     /// As in transformers, null is false.
     void truth(const char* key, bool& value);
     /// A truth value that means one of two values of a field.

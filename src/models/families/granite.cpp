@@ -48,11 +48,11 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.silu();
     keys.rope(config);
     keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
-    keys.number("embedding_multiplier", config.embedding_scale);
-    keys.number("residual_multiplier", config.residual_scale);
-    keys.number("attention_multiplier", config.grouped().scale);
+    keys.positive("embedding_multiplier", config.embedding_scale);
+    keys.positive("residual_multiplier", config.residual_scale);
+    keys.positive("attention_multiplier", config.grouped().scale);
     double divisor = without_last_digits(1 / config.logits_scale);
-    keys.number("logits_scaling", divisor);
+    keys.positive("logits_scaling", divisor);
     config.logits_scale = 1 / divisor;
 }
 

@@ -161,6 +161,13 @@ TEST_CASE("config.json of Granite: the architecture follows from the experts, an
     const DecoderConfig m = read_twice(folder, four_layers("GraniteForCausalLM"));
     CHECK(m.grouped().scale == 1);
     CHECK(m.residual_scale == 1);
+    // 0 would mean 0 for readers, and another number here
+    for (const char* key :
+         {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"})
+        for (const char* value : {"0", "-2"})
+            CHECK_THAT(message_of(config_folder(folder, four_layers("GraniteForCausalLM") +
+                                                            fmt::format(R"(, "{}": {})", key, value))),
+                       Contains(fmt::format("{} must be greater than 0, is {}", key, value)));
     // a Llama has no place for a factor
     DecoderConfig llama = model_from_hub(config_folder(folder, four_layers("LlamaForCausalLM")));
     llama.residual_scale = 0.5;
