@@ -34,7 +34,8 @@ void expert_layers(HubKeys& keys, DecoderConfig& config) {
     std::vector<bool> has;
     for (int64_t i = 0; i < config.layers; ++i)
         has.push_back(i >= start && (end == -1 || i <= end) && (i + 1) % interval == 0);
-    config.moe_layers = LayerChoice::of(has, {});
+    const bool has_any = std::ranges::find(has, true) != has.end();
+    config.moe_layers = has_any ? LayerChoice::of(has, {}) : LayerChoice{.first = config.layers};
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {

@@ -207,6 +207,7 @@ TEST_CASE("config.json of ERNIE 4.5: layers with experts, from a first to a last
     CHECK(experts(R"(, "moe_layer_end_index": 2)") == "0110");
     CHECK(experts(R"(, "moe_layer_interval": 2)") == "0101");
     CHECK(experts(R"(, "moe_layer_interval": 2, "moe_layer_end_index": 2)") == "0100");
+    CHECK(experts(R"(, "moe_layer_start_index": 4)") == "0000");
     CHECK_THAT(message_of(config_folder(
                    folder, four_layers("Ernie4_5_MoeForCausalLM") + R"(, "moe_norm_min": 1e-3)")),
                Contains("moe_norm_min must be 1e-12"));
