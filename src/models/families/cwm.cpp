@@ -25,7 +25,9 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.whole_rope_if_absent(config);
     keys.rope(config);
     keys.window(config, {.has_first = false});
-    keys.write("bos_token_id", 128000);  // transformers refuses null
+    // transformers refuses null
+    if (constexpr int64_t first_token = 128000; config.vocab > first_token)
+        keys.write("bos_token_id", first_token);
 }
 
 DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
