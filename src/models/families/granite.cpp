@@ -56,19 +56,10 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     config.logits_scale = 1 / divisor;
 }
 
-// The tensors that contain gate and up of one feed-forward layer, or of all experts.
+// One tensor has gate and up of a feed-forward layer, or of all experts.
 std::vector<HubPlace> half_of(const std::string& name, const Shape& shape, bool second) {
-    const int64_t experts = shape.rank == 3 ? shape[0] : 1, rows = shape.rank == 3 ? shape[1] : shape.rows(),
-                  cols = shape.cols();
-    std::vector<HubPlace> places;
-    for (int64_t e = 0; e < experts; ++e)
-        places.push_back({.name = name,
-                          .shape = shape.rank == 3 ? Shape{experts, 2 * rows, cols} : Shape{2 * rows, cols},
-                          .first_row = e * rows,
-                          .rows = rows,
-                          .offset = (2 * e + (second ? 1 : 0)) * rows * cols,
-                          .row_stride = cols});
-    return places;
+    const int64_t rows = shape[shape.rank - 2];
+    return stacked_hub_places(name, shape, 2 * rows, second ? rows : 0);
 }
 
 constexpr std::array names = {HubName{"moe.router.gate.weight", "block_sparse_moe.router.layer.weight"},
