@@ -32,6 +32,12 @@ std::vector<bool> entries_of(const JsonView& list, const HubLayers& form, int64_
 
 }  // namespace
 
+LayerChoice all_but_each(int64_t period, int64_t layers, const LayerChoice& usual) {
+    std::vector<bool> has;
+    for (int64_t i = 0; i < layers; ++i) has.push_back((i + 1) % period != 0);
+    return LayerChoice::of(has, usual);
+}
+
 void HubKeys::layers(const HubLayers& list, const DecoderConfig& config, LayerChoice& choice) {
     if (out_) {
         Json entries = Json::array();

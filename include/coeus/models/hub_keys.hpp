@@ -187,6 +187,9 @@ void set_router_aux_loss_coef(DecoderConfig& model, double coefficient);
 /// was.
 double without_last_digits(double number);
 
+/// All but each `period`-th of a model's layers, as older files choose those with a window. `usual`: see
+/// LayerChoice::of.
+LayerChoice all_but_each(int64_t period, int64_t layers, const LayerChoice& usual);
 /// An integer of at least this. ConfigError if it is less, or more than `most`.
 int64_t integer_within(int64_t least, int64_t most, const JsonView& json);
 /// ConfigError: two places in config.json contradict each other.

@@ -15,13 +15,6 @@ LayerChoice three_of_four() {
     return {.word = "1110"};
 }
 
-// All but each `period`-th of so many layers.
-LayerChoice all_but_each(int64_t period, int64_t layers) {
-    std::vector<bool> has;
-    for (int64_t i = 0; i < layers; ++i) has.push_back((i + 1) % period != 0);
-    return LayerChoice::of(has, three_of_four());
-}
-
 LayerChoice layers_without_window(const DecoderConfig& config) {
     if (config.grouped().window == 0) return {};
     const LayerChoice each_fourth = {.period = 4, .first = 3};
@@ -44,7 +37,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.rope(config);
     if (keys.reads())
         if (const auto pattern = keys.json().find("sliding_window_pattern"))  // of older files
-            config.windowed = all_but_each(integer_within(1, 1 << 16, *pattern), config.layers);
+            config.windowed = all_but_each(integer_within(1, 1 << 16, *pattern), config.layers, three_of_four());
     keys.window(config, {.has_first = false});
     if (keys.reads()) config.without_rope = layers_without_window(config);
     keys.number("logit_scale", config.logits_scale);

@@ -23,9 +23,7 @@ void read_pattern(const JsonView& json, DecoderConfig& config) {
     const auto pattern = json.find("sliding_window_pattern");
     if (!pattern || json.contains("layer_types") || is_null(json, "sliding_window")) return;
     const int64_t period = integer_within(1, config.layers, *pattern);
-    std::vector<bool> has;
-    for (int64_t i = 0; i < config.layers; ++i) has.push_back((i + 1) % period != 0);
-    config.windowed = LayerChoice::of(has, usual_windowed);
+    config.windowed = all_but_each(period, config.layers, usual_windowed);
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {

@@ -18,8 +18,10 @@ struct Row {
     int64_t score_columns = 0;  // scores are divided by its square root; 0: head_dim
 };
 
-LayerChoice all_but_each(int64_t n) {
-    return {.word = std::string(size_t(n - 1), '1') + '0'};
+constexpr int64_t usual_period = 6;  // of the layers without a window
+
+LayerChoice usual_windowed() {
+    return {.word = "111110"};
 }
 
 DecoderConfig flavor(const Row& row) {
@@ -35,7 +37,7 @@ DecoderConfig flavor(const Row& row) {
                                                                 .qk_norm = QkNorm::before_rope,
                                                                 .scale = 1 / std::sqrt(columns),
                                                                 .window = row.window},
-                            .windowed = all_but_each(6),
+                            .windowed = usual_windowed(),
                             .feed_forward = {.hidden = row.hidden, .activation = Activation::gelu_tanh},
                             .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
                             .window_rope = {.theta = 1e4},
@@ -53,15 +55,14 @@ DecoderConfig flavor(const Row& row) {
 // by a name with an underscore too, and does not read that.
 void read_period(HubKeys& keys, DecoderConfig& config) {
     constexpr const char *read = "sliding_window_pattern", *written = "_sliding_window_pattern";
-    constexpr int64_t usual = 6;
-    int64_t period = usual;
+    int64_t period = usual_period;
     keys.idle({written});
     if (keys.json().contains(read))
         keys.integer(read, period);
     else if (const auto found = keys.json().find(written);
-             found && found->integer() != usual && !keys.json().contains("layer_types"))
-        found->reject(fmt::format("must be {}, which transformers takes without {} or layer_types", usual, read));
-    config.windowed = all_but_each(period);
+             found && found->integer() != usual_period && !keys.json().contains("layer_types"))
+        found->reject(fmt::format("must be {}, which transformers takes without {} or layer_types", usual_period, read));
+    config.windowed = all_but_each(period, config.layers, usual_windowed());
 }
 
 void window_keys(HubKeys& keys, DecoderConfig& config) {
