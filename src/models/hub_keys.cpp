@@ -240,10 +240,11 @@ void HubKeys::whole_rope_if_absent(const DecoderConfig& config) {
     if (out_ || in_->contains("rope_parameters") || has_entries(*in_, "rope_scaling")) return;
     const auto theta = in_->find("rope_theta");
     if (theta && theta->number() != config.rope.theta)
-        theta->reject(fmt::format(
-            "must be {}, because transformers takes another one for this architecture only if it is written in "
-            "rope_parameters, with rope_type and its other keys",
-            config.rope.theta));
+        theta->reject(
+            fmt::format("must be {}, because transformers takes another one for this architecture only if it "
+                        "is written in "
+                        "rope_parameters, with rope_type and its other keys",
+                        config.rope.theta));
 }
 
 void HubKeys::ropes(DecoderConfig& config, const char* window_theta) {
@@ -306,9 +307,10 @@ void HubKeys::rope_fraction(DecoderConfig& config) {
     };
     const auto now = within("rope_parameters"), older = within("rope_scaling"), beside = in_->find(key);
     if (now && has_entries(*in_, "rope_scaling") && !older && !beside && now->number() != fraction)
-        now->reject(fmt::format("must be in rope_scaling too, or rope_scaling must be removed: transformers takes "
-                                "rope_scaling instead of rope_parameters, and so {} for this",
-                                fraction));
+        now->reject(
+            fmt::format("must be in rope_scaling too, or rope_scaling must be removed: transformers takes "
+                        "rope_scaling instead of rope_parameters, and so {} for this",
+                        fraction));
     for (const auto& found : {now, older, beside})
         if (found) fraction = found->number();
 }

@@ -135,8 +135,9 @@ public:
     /// RoPE, and a temperature of all layers: "llama_4_scaling_beta" and "original_max_position_embeddings"
     /// in the objects of RoPE (Ministral 3). After usual().
     void rope_and_temperature(DecoderConfig& config);
-    /// For a class of transformers that fills in an absent RoPE whole, with a theta of its own: without an object
-    /// of RoPE, a rope_theta beside it means nothing there. Refused if it is another one. Before rope().
+    /// For a class of transformers that fills in an absent RoPE whole, with a theta of its own: without an
+    /// object of RoPE, a rope_theta beside it means nothing there. Refused if it is another one. Before
+    /// rope().
     void whole_rope_if_absent(const DecoderConfig& config);
     /// The part of a head that RoPE rotates. Before rope(), which writes it into rope_parameters too.
     void rope_fraction(DecoderConfig& config);

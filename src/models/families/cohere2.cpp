@@ -37,7 +37,8 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.rope(config);
     if (keys.reads())
         if (const auto pattern = keys.json().find("sliding_window_pattern"))  // of older files
-            config.windowed = all_but_each(integer_within(1, 1 << 16, *pattern), config.layers, three_of_four());
+            config.windowed =
+                all_but_each(integer_within(1, 1 << 16, *pattern), config.layers, three_of_four());
     keys.window(config, {.has_first = false});
     if (keys.reads()) config.without_rope = layers_without_window(config);
     keys.number("logit_scale", config.logits_scale);

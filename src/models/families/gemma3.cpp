@@ -51,8 +51,8 @@ DecoderConfig flavor(const Row& row) {
     return config;
 }
 
-// Older files have the period of the layers without a window and no list of types. transformers writes the period
-// by a name with an underscore too, and does not read that.
+// Older files have the period of the layers without a window and no list of types. transformers writes the
+// period by a name with an underscore too, and does not read that.
 void read_period(HubKeys& keys, DecoderConfig& config) {
     constexpr const char *read = "sliding_window_pattern", *written = "_sliding_window_pattern";
     int64_t period = usual_period;
@@ -61,7 +61,8 @@ void read_period(HubKeys& keys, DecoderConfig& config) {
         keys.integer(read, period);
     else if (const auto found = keys.json().find(written);
              found && found->integer() != usual_period && !keys.json().contains("layer_types"))
-        found->reject(fmt::format("must be {}, which transformers takes without {} or layer_types", usual_period, read));
+        found->reject(fmt::format("must be {}, which transformers takes without {} or layer_types",
+                                  usual_period, read));
     config.windowed = all_but_each(period, config.layers, usual_windowed());
 }
 

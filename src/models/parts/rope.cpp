@@ -329,13 +329,14 @@ void read_object(const JsonView& object, const std::optional<JsonView>& beside, 
     if (const auto theta = number_in_either(beside, object.find(theta_key))) rope.theta = theta->number();
 }
 
-// transformers 5 puts the keys of rope_scaling into an object that has a rope_type, "default", and then does not
-// read a type. transformers 4 reads it.
+// transformers 5 puts the keys of rope_scaling into an object that has a rope_type, "default", and then does
+// not read a type. transformers 4 reads it.
 void require_new_type(const JsonView& scaling) {
     const auto type = scaling.find("type");
     if (type && type->string() != "default" && !scaling.contains("rope_type"))
         type->reject(
-            "must be named rope_type: transformers 4 scales RoPE by a type, and transformers 5 does not scale "
+            "must be named rope_type: transformers 4 scales RoPE by a type, and transformers 5 does not "
+            "scale "
             "it for this architecture (for no scaling, set rope_scaling to null)");
 }
 

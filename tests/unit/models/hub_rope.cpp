@@ -149,10 +149,11 @@ TEST_CASE("config.json: RoPEs of two kinds of layers that contradict each other 
                                    "rope_parameters": {"full_attention": {"rope_type": "default"}})"),
                Contains("rope_scaling is {\"rope_type\":\"linear\",\"factor\":8}, but "
                         "rope_parameters.full_attention is {\"rope_type\":\"default\"}: they must agree"));
-    CHECK_THAT(refusal_of_ropes(R"("rope_scaling": {"type": "linear", "factor": 8})"),
-               Contains("rope_scaling.type must be named rope_type: transformers 4 scales RoPE by a type, and "
-                        "transformers 5 does not scale it for this architecture (for no scaling, set "
-                        "rope_scaling to null), is \"linear\""));
+    CHECK_THAT(
+        refusal_of_ropes(R"("rope_scaling": {"type": "linear", "factor": 8})"),
+        Contains("rope_scaling.type must be named rope_type: transformers 4 scales RoPE by a type, and "
+                 "transformers 5 does not scale it for this architecture (for no scaling, set "
+                 "rope_scaling to null), is \"linear\""));
     CHECK_THAT(refusal_of_ropes(R"("rope_parameters": {"sliding_attention": {"rope_type": "linear"}})"),
                Contains("rope_parameters.sliding_attention.factor is missing"));
     CHECK_THAT(refusal_of_ropes(R"("rope_parameters": {"full_attention": {"partial_rotary_factor": 0.5}})"),

@@ -98,10 +98,11 @@ TEST_CASE("config.json of Phi 3: folders as they are published") {
     const std::string both =
         R"(, "rope_scaling": {"rope_type": "default"}, "rope_parameters": {"rope_type": "default",
               "partial_rotary_factor": 0.5})";
-    CHECK_THAT(refusal(both),
-               Contains("rope_parameters.partial_rotary_factor must be in rope_scaling too, or rope_scaling must "
-                        "be removed: transformers takes rope_scaling instead of rope_parameters, and so 1 for "
-                        "this, is 0.5"));
+    CHECK_THAT(
+        refusal(both),
+        Contains("rope_parameters.partial_rotary_factor must be in rope_scaling too, or rope_scaling must "
+                 "be removed: transformers takes rope_scaling instead of rope_parameters, and so 1 for "
+                 "this, is 0.5"));
     CHECK(model(both + R"(, "partial_rotary_factor": 0.5)").grouped().rope_fraction == 0.5);
     CHECK_THAT(refusal(lengths + longrope("longrope", 7)),
                Contains("short_factor of the scaling of RoPE must have 8 numbers"));
@@ -182,15 +183,16 @@ TEST_CASE("config.json of CWM and Ministral 3: without an object of RoPE there i
         for (const char* none : {"", R"(, "rope_parameters": null)", R"(, "rope_scaling": {})",
                                  R"(, "rope_parameters": null, "rope_scaling": null)"}) {
             CAPTURE(none);
-            CHECK_THAT(message(other + none),
-                       Contains("rope_theta must be 1000000, because transformers takes another one for this "
-                                "architecture only if it is written in rope_parameters, with rope_type and its "
-                                "other keys, is 500000"));
+            CHECK_THAT(
+                message(other + none),
+                Contains("rope_theta must be 1000000, because transformers takes another one for this "
+                         "architecture only if it is written in rope_parameters, with rope_type and its "
+                         "other keys, is 500000"));
             CHECK_THAT(message(usual + none), Contains("read without complaint"));
         }
     }
-    const DecoderConfig plain = model_from_hub(config_folder(
-        folder, four_layers("CwmForCausalLM") + other + R"(, "rope_parameters": {})"));
+    const DecoderConfig plain = model_from_hub(
+        config_folder(folder, four_layers("CwmForCausalLM") + other + R"(, "rope_parameters": {})"));
     CHECK((plain.rope == RopeConfig{.theta = 5e5, .layout = RopeLayout::half_split}));
     const DecoderConfig warm = model_from_hub(
         config_folder(folder, four_layers("Ministral3ForCausalLM") + other +
