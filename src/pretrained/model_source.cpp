@@ -38,12 +38,13 @@ DecoderConfig model_from_folder(const Config& config, const std::string& family)
     return model;
 }
 
-// A run from a folder without a place for balancing biases has none, and the folder's loss balances the
-// experts. A deck that gives the rate of the biases has no such loss unless it gives its coefficient too.
-// `folder_loss`: the folder's coefficient in the terms of transformers.
-void balance_as_folder(DecoderConfig& model, const Config::Model::Moe& given, double folder_loss) {
+// A run from a folder without a place for balancing biases, or from a flavour without such biases, has none,
+// and the loss of the folder or flavour balances the experts. A deck that gives the rate of the biases has no
+// such loss unless it gives its coefficient too. `usual_loss`: the coefficient of the folder or flavour in
+// the terms of transformers.
+void balance_by_loss(DecoderConfig& model, const Config::Model::Moe& given, double usual_loss) {
     if (!given.sequence_balance_coeff)
-        set_router_aux_loss_coef(model, given.load_balance_coeff ? 0 : folder_loss);
+        set_router_aux_loss_coef(model, given.load_balance_coeff ? 0 : usual_loss);
 }
 
 void report_balance_of_folder(const DecoderConfig& model, const Config::Model::Moe& given) {
@@ -91,9 +92,10 @@ DecoderConfig make_model(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
     DecoderConfig model = config.model.flavor == "hf" ? model_from_folder(config, family.name)
                                                       : find_flavor(family, config.model.flavor);
-    const double folder_loss = router_aux_loss_coef(model);
+    const double usual_loss = router_aux_loss_coef(model);
+    const bool has_loss = config.model.flavor == "hf" || !model.moe.has_balance_bias();
     override_fields(model, [&](const std::string& field) { return option_value(config, "model." + field); });
-    if (config.model.flavor == "hf") balance_as_folder(model, config.model.moe, folder_loss);
+    if (has_loss) balance_by_loss(model, config.model.moe, usual_loss);
     model.moe.round_robin = config.debug.moe_force_load_balance;
     if (model.mtp.layers > 0) model.mtp.scale = config.loss.mtp_scale;
     model.z_loss_weight = config.loss.z_loss_weight;

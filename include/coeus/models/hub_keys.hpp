@@ -23,6 +23,9 @@ namespace coeus {
 
 struct ModelFamily;
 
+/// router_aux_loss_coef of most classes of transformers, if a folder has none.
+inline constexpr double usual_router_aux_loss_coef = 0.001;
+
 /// A key of config.json. `also`: another name that the same value has in some files; only read, and if both
 /// are there, they must agree.
 struct HubKey {
@@ -159,7 +162,7 @@ public:
     /// true. If it is not, coefficients above 0.1 count as the default of its class, `usual`: gpt-oss's
     /// folders have 0.9, an earlier default. Not written for a model that was balanced by biases alone. After
     /// the other keys of experts.
-    void balance(DecoderConfig& config, double usual = 0.001);
+    void balance(DecoderConfig& config, double usual = usual_router_aux_loss_coef);
     /// Numbers and widths of routed and shared experts, and the factor of their weights.
     void shared_experts(MoeConfig& moe, const HubExperts& names = {});
     /// The groups of which some are kept, and whether the weights of a token are divided by their sum.

@@ -20,7 +20,7 @@ struct Row {
 
 // The weights of a token's experts are a softmax over the logits of these.
 MoeConfig experts_of(int64_t experts, int64_t hidden, int64_t top_k) {
-    return {.experts = experts, .top_k = top_k, .hidden = hidden, .normalise = true, .balance_rate = 1e-3};
+    return {.experts = experts, .top_k = top_k, .hidden = hidden, .normalise = true};
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
@@ -127,6 +127,7 @@ ModelFamily granite_family() {
                                   .residual_scale = 0.22,
                                   .logits_scale = 1 / row.logits_scaling,
                                   .max_seq_len = row.max_seq_len});
+        set_router_aux_loss_coef(family.flavors.back(), usual_router_aux_loss_coef);
     }
     return family;
 }

@@ -17,7 +17,7 @@ struct Row {
 };
 
 MoeConfig experts_of(int64_t hidden) {
-    return {.experts = 8, .top_k = 2, .hidden = hidden, .normalise = true, .balance_rate = 1e-3};
+    return {.experts = 8, .top_k = 2, .hidden = hidden, .normalise = true};
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
@@ -67,7 +67,7 @@ ModelFamily mixtral_family() {
         {"8x7B", 4096, 32, 32, 8, 14336, 32000, 32768},
         {"8x22B", 6144, 56, 48, 8, 16384, 32000, 65536},
     };
-    for (const Row& row : rows)
+    for (const Row& row : rows) {
         family.flavors.push_back({.family = family.name,
                                   .flavor = row.flavor,
                                   .dim = row.dim,
@@ -79,6 +79,8 @@ ModelFamily mixtral_family() {
                                   .moe = experts_of(row.hidden),
                                   .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
                                   .max_seq_len = row.max_seq_len});
+        set_router_aux_loss_coef(family.flavors.back(), usual_router_aux_loss_coef);
+    }
     return family;
 }
 

@@ -230,8 +230,8 @@ ModelFamily qwen2_family() {
                       .top_k = row.top_k,
                       .hidden = row.hidden,
                       .shared_hidden = row.shared_hidden,
-                      .shared_gate = true,
-                      .balance_rate = 1e-3};
+                      .shared_gate = true};
+        set_router_aux_loss_coef(config, usual_router_aux_loss_coef);
         made.flavors.push_back(config);
     }
     return made;

@@ -7,6 +7,7 @@
 #include "coeus/models/hub_keys.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/models/registry.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "support/catch.hpp"
 #include "support/hub_folder.hpp"
 #include "support/support.hpp"
@@ -118,6 +119,29 @@ TEST_CASE(
     config.model.n_dense_layers = model.layers;
     config.model.ffn_hidden = 48;
     CHECK(model_from_deck(config).moe.sequence_balance == 0);
+}
+
+TEST_CASE("model set-up: a loss balances a flavour whose folders have no place for biases") {
+    for (const auto& [family, flavor] :
+         {std::pair("mixtral", "debugmodel"), std::pair("qwen2", "debugmodel_moe"),
+          std::pair("granite", "3.0-1B-A400M")}) {
+        CAPTURE(family);
+        Config config = deck(family, flavor);
+        const auto is = [&](double rate, double aux_loss) {
+            const DecoderConfig made = model_from_deck(config);
+            CHECK(made.moe.balance_rate == rate);
+            CHECK(close(router_aux_loss_coef(made), aux_loss, 1e-15));
+            CHECK(hub_holds_biases(made) == (rate == 0));
+        };
+        is(0, 0.001);
+        config.model.n_layers = 2;
+        is(0, 0.001);
+        config.model.moe.load_balance_coeff = 1e-3;
+        is(1e-3, 0);
+        config.model.moe.load_balance_coeff.reset();
+        config.model.moe.sequence_balance_coeff = 0;
+        is(0, 0);
+    }
 }
 
 TEST_CASE("model set-up: a folder with a place for balancing biases keeps them") {
