@@ -67,8 +67,8 @@ Flags generate_flags() {
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "text to continue; may be empty")
         .add("prompts", "FILE", "",
-             "file with one prompt per line; in a .jsonl, .ndjson or .json file, the field \"prompt\" (or "
-             "\"text\") of each object")
+             "file with one prompt per line, which may end with .gz or .zst; in JSON Lines, the field "
+             "\"prompt\" (or \"text\") of each object")
         .add("output", "FILE.jsonl", "",
              "also write one JSON object per text: prompt, text, number of tokens and why it ended")
         .add("tokenizer", "PATH", "",
@@ -82,8 +82,9 @@ Flags generate_flags() {
         .add("seed", "N", "0", "random seed; the same seed gives the same texts")
         .add("context", "N", "0", "context length in tokens; 0: the sequence length of training")
         .add("batch", "N", "8",
-             "number of texts generated at the same time by each rank that has texts of its own; on one CPU "
-             "rank, it does not change the texts")
+             "number of texts generated at the same time by each rank that has texts of its own, as many as "
+             "have room for their keys and values in memory; 16 of them at a time get their next tokens. On "
+             "one CPU rank, it does not change the texts")
         .add("dtype", "float32|bfloat16|float64", "float32",
              "type of the weights and of the cache of keys and values; float64: on CPUs only")
         .add("device", "auto|cuda|cpu", "auto", "auto: a GPU if there is one")
@@ -324,7 +325,7 @@ struct NcclEnding {
 };
 
 void write(const Flags& flags, Order& order, const GeneratorPlace& place, std::optional<NcclWorld>& nccl) {
-    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences(place.device)),
+    const int64_t batch = flags.integer("batch", 1),
                   shared = div_ceil(int64_t(order.prompts.size()), place.mesh.size(text_axes));
     Generator generator(order.source.model(), generated_type(flags), order.context, std::min(batch, shared),
                         place);

@@ -18,6 +18,13 @@ std::string flawless_text(const std::string& file) {
     return text;
 }
 
+bool has_name_of_json(const std::filesystem::path& file) {
+    const std::filesystem::path unpacked =
+        packing_of_name(file.string()) == Packing::none ? file : file.stem();
+    const std::string extension = unpacked.extension().string();
+    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+}
+
 LinesForm lines_form(std::string_view text, const std::vector<std::string>& fields) {
     LinesForm form = LinesForm::text;
     for (const std::string& field : fields) {

@@ -97,12 +97,6 @@ bool is_packed(const fs::path& path) {
     return packing_of_name(path.string()) != Packing::none;
 }
 
-bool is_json(fs::path file) {
-    if (is_packed(file)) file = file.stem();
-    const std::string extension = file.extension().string();
-    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
-}
-
 // "tasks/arc_easy.jsonl.gz": "arc_easy"
 std::string task_of_file(fs::path file) {
     if (is_packed(file)) file = file.stem();
@@ -132,7 +126,7 @@ bool has_lines(std::string_view text, const std::string& file) {
             "{}: is an array or an object over several lines; each line must be an object with {} (jq -c "
             "'.[]' FILE writes the objects of an array so)",
             file, known_forms);
-    if (is_json(file)) return true;
+    if (has_name_of_json(file)) return true;
     if (form == LinesForm::known)
         log::info(
             "Notice: {} is JSON Lines, although the name does not end in .jsonl: each line is a question or "

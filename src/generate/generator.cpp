@@ -61,18 +61,19 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       exec_(place.device),
       part_(part_of(without_mtp(config), mesh_)),
       cache_(cache_of(config, part_, sequences, context, dtype, mesh_.size(axis::tp))),
+      texts_at_once_(std::min(sequences, kernels_of(place.device.backend()).thin_rows)),
       decoder_(without_mtp(config), types_of(dtype), context, place_in(mesh_.shape(), mesh_.world().rank()),
                {part_}, {}),
       gathered_(decoder_.parameters(), {}),
-      logits_(decoder_.output(), decoder_.parameters().types().accumulate(), sequences, mesh_.size(axis::tp)),
+      logits_(decoder_.output(), decoder_.parameters().types().accumulate(), texts_at_once_,
+              mesh_.size(axis::tp)),
       executor_(executor()),
       kernels_(&kernels_of(place.device.backend())),
       step_(place.device),
       lengths_(size_t(sequences), 0) {
-    require(sequences >= 1 && sequences <= most_sequences(place.device),
-            "the number of texts must be from 1 to most_sequences()");
+    require(sequences >= 1, "there must be room for a text");
     exec_.threads = place.threads;
-    layers_ = measure_generation(decoder_, executor_, logits_.columns(), cache_,
+    layers_ = measure_generation(decoder_, executor_, logits_.columns(), cache_, texts_at_once_,
                                  {place.threads, place.device.architecture()}, place.device.backend(),
                                  Mesh::planned(mesh_.shape(), mesh_.world().rank()));
     plan_ = plan(place);
@@ -93,7 +94,7 @@ MemoryPlan Generator::plan(const GeneratorPlace& place) const {
     const bool gpu = !place.device.is_host();
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const int ranks = mesh_.shape().ranks();
-    MemoryPlan plan = plan_generation(decoder_, cache_, layers_, int(tp()));
+    MemoryPlan plan = plan_generation(decoder_, cache_, texts_at_once_, layers_, int(tp()));
     plan.add(term::gathered_weights, gathered_.bytes().weights);
     if (has_logits()) {
         plan.add(term::logits, logits_.bytes());
@@ -120,10 +121,10 @@ void Generator::allocate(const GeneratorPlace& place) {
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh_[axis::pp], Sends::standard);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
-    const int64_t most = round_up(std::max(context(), sequences()), tp());
+    const int64_t most = round_up(std::max(context(), texts_at_once()), tp());
     tokens_ = StagedIds(device, most, "tokens");
     positions_ = StagedIds(device, most, "positions");
-    slots_ = StagedIds(device, sequences(), "slots");
+    slots_ = StagedIds(device, texts_at_once(), "slots");
     exchanges_.emplace(ExchangeOptions{}, mesh_, exec_, streams);
     mesh_[axis::tp].prepare_sums();
 }
@@ -159,8 +160,8 @@ Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens, int64_t lo
 Tensor Generator::append(std::span<const Next> tokens, int64_t longest) {
     const auto count = int64_t(tokens.size());
     if (longest == 0) longest = count;
-    require(longest >= 1 && count <= longest && longest <= sequences(),
-            "there must be from 1 to sequences() tokens");
+    require(longest >= 1 && count <= longest && longest <= texts_at_once(),
+            "there must be from 1 to texts_at_once() tokens");
     const int64_t rows = round_up(longest, tp());
     std::vector<int64_t> places = {0};
     for (int64_t i = 0; i < count; ++i) {

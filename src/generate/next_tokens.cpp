@@ -52,14 +52,20 @@ std::vector<int32_t> NextTokens::read(std::span<const Reading> texts) {
     return agreed();
 }
 
+// As many texts at once as the generator can continue.
 std::vector<int32_t> NextTokens::append(std::span<const Appended> texts) {
     drawn_.begin(texts.size());
     const std::vector<std::vector<size_t>> of_ranks = by_data_rank(texts);
     const std::vector<size_t>& own = of_ranks[size_t(data_rank_)];
     std::vector<Generator::Next> next;
     for (const size_t i : own) next.push_back({slot_here(texts[i].place.slot), texts[i].token});
-    const Tensor logits = generator_.append(next, int64_t(most_texts(of_ranks)));
-    for (size_t row = 0; row < own.size(); ++row) draw(own[row], logits, int64_t(row), texts[own[row]].place);
+    const size_t most = most_texts(of_ranks), at_once = size_t(generator_.texts_at_once());
+    for (size_t first = 0; first < most; first += at_once) {
+        const size_t begin = std::min(first, own.size()), end = std::min(first + at_once, own.size());
+        const Tensor logits = generator_.append(std::span(next).subspan(begin, end - begin),
+                                                int64_t(std::min(at_once, most - first)));
+        for (size_t i = begin; i < end; ++i) draw(own[i], logits, int64_t(i - begin), texts[own[i]].place);
+    }
     return agreed();
 }
 

@@ -2,7 +2,10 @@
 #include "coeus/generate/prompts.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/utf8.hpp"
+#include "coeus/data/text_file.hpp"
+#include "coeus/file/byte_stream.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 
@@ -21,36 +24,48 @@ std::string text_of(const std::string& line, const std::string& place) {
     throw ConfigError("{}: has neither \"prompt\" nor \"text\"", place);
 }
 
-bool is_json(const std::filesystem::path& file) {
-    const std::string extension = file.extension().string();
-    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+// Whether each line of a file is an object with a prompt: by its name, else by its first lines.
+bool has_objects(std::string_view text, const std::string& file) {
+    const LinesForm form = lines_form(text, {"prompt", "text"});
+    if (form == LinesForm::value)
+        throw ConfigError(
+            "{}: is an array or an object over several lines; each line must be an object with \"prompt\" or "
+            "\"text\" (jq -c '.[]' FILE writes the objects of an array so)",
+            file);
+    if (has_name_of_json(file)) return true;
+    if (form == LinesForm::known)
+        log::info("Notice: {} is JSON Lines, although the name does not end in .jsonl: each line is a prompt",
+                  file);
+    if (form == LinesForm::others)
+        log::warn(
+            "{} is read as plain text, although the first lines are JSON objects: they have neither "
+            "\"prompt\" nor \"text\"",
+            file);
+    return form == LinesForm::known;
 }
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
-    const MappedFile map(file.string());
-    std::string_view all(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
-    if (all.find('\0') != std::string_view::npos)
-        throw ConfigError(
-            "{}: contains NUL bytes: it is not text, or it is UTF-16 (convert it with iconv -f UTF-16 -t "
-            "UTF-8)",
-            file.string());
-    if (all.starts_with("\xEF\xBB\xBF")) all.remove_prefix(3);
+std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
+    const std::string file = path.string();
+    require_file(file);
+    if (const auto foreign = foreign_content(file))
+        throw ConfigError("{} is {}; it must be text or JSON Lines", file, *foreign);
+    const std::string all = flawless_text(file);
+    const bool json = has_objects(all, file);
     std::vector<Prompt> prompts;
-    const bool json = is_json(file);
     int64_t number = 0;
     for (size_t begin = 0; begin < all.size();) {
         const size_t end = std::min(all.find('\n', begin), all.size());
-        std::string line(all.substr(begin, end - begin));
+        std::string line = all.substr(begin, end - begin);
         begin = end + 1;
         ++number;
         if (line.ends_with('\r')) line.pop_back();
         if (line.find_first_not_of(" \t") == std::string::npos) continue;
-        if (json) line = text_of(line, fmt::format("{}, line {}", file.string(), number));
+        if (json) line = text_of(line, fmt::format("{}, line {}", file, number));
         prompts.push_back({std::move(line), number});
     }
-    if (prompts.empty()) throw ConfigError("{} contains no prompts: every line is empty", file.string());
+    if (prompts.empty()) throw ConfigError("{} contains no prompts: every line is empty", file);
     return prompts;
 }
 

@@ -191,8 +191,8 @@ LayerMemory measure_training(const Model& model, const BatchShape& training, con
 }
 
 LayerMemory measure_generation(const Model& model, const Executor& executor, int64_t columns,
-                               const KvCache& cache, const Processor& processor, Backend backend,
-                               const Mesh& mesh) {
+                               const KvCache& cache, int64_t texts_at_once, const Processor& processor,
+                               Backend backend, const Mesh& mesh) {
     LayerMemory layers;
     ExecutorMemory& of_executor = layers.executor;
     Exec computation;
@@ -216,8 +216,8 @@ LayerMemory measure_generation(const Model& model, const Executor& executor, int
     };
     pass({.sequences = 1, .seq_len = round_up(cache.context(), tp)},
          PromptExchange(cache, 0, cache.context()), 1);
-    pass({.sequences = round_up(cache.sequences(), tp), .seq_len = 1},
-         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {cache.sequences()})), cache.sequences());
+    pass({.sequences = round_up(texts_at_once, tp), .seq_len = 1},
+         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {texts_at_once})), texts_at_once);
     layers.activations = executor.frame_bytes(of_executor);
     return layers;
 }
@@ -226,7 +226,8 @@ LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache&
                                const Processor& processor) {
     Exec exec;
     const Executor executor(one_stage().placement, 0, {Stage(model)}, exec);
-    return measure_generation(model, executor, vocab, cache, processor, Backend::cpu, mesh_of_one());
+    return measure_generation(model, executor, vocab, cache, cache.sequences(), processor, Backend::cpu,
+                              mesh_of_one());
 }
 
 }  // namespace coeus

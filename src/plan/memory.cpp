@@ -59,7 +59,8 @@ std::string MemoryPlan::text(std::optional<int64_t> limit_bytes) const {
     return lines;
 }
 
-MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers, int tp) {
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, int64_t texts_at_once,
+                           const LayerMemory& layers, int tp) {
     MemoryPlan plan;
     plan.add(model.parameters().bytes(false));
     plan.add(term::activations, layers.activations);
@@ -67,8 +68,8 @@ MemoryPlan plan_generation(const Model& model, const KvCache& cache, const Layer
     plan.add(term::temporaries, layers.temporaries);
     plan.add(term::workspace, layers.workspace);
     // tokens and positions of a prompt or of a step, and the slots of a step
-    const int64_t rows = round_up(std::max(cache.context(), cache.sequences()), tp),
-                  ids = 2 * rows + cache.sequences();
+    const int64_t rows = round_up(std::max(cache.context(), texts_at_once), tp),
+                  ids = 2 * rows + texts_at_once;
     plan.add(model.batches().name(), ids * size_of(Dtype::i32));
     plan.add(term::position_tables, model.table_bytes());
     plan.add(term::cache, cache.bytes());

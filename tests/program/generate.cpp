@@ -85,6 +85,12 @@ TEST_CASE("a memorised text is written again") {
 }
 
 TEST_CASE("the same seed gives the same text") {
+    std::string forty;
+    for (int i = 0; i < 40; ++i) forty += sentence.substr(size_t(i), 12) + "\n";
+    write_file(trained().path("forty.txt"), forty);
+    const Arguments all_forty = {"--prompts", trained().path("forty.txt").string(), "--dtype=float64",
+                                 "--temperature=1", "--length=20"};
+    CHECK(written(all_forty + Arguments{"--batch=40"}) == written(all_forty + Arguments{"--batch=1"}));
     const Arguments hot = {"--prompt=The", "--temperature=2.5", "--length=30"};
     const std::string text = written(hot + Arguments{"--seed=3"});
     CHECK(written(hot + Arguments{"--seed=3"}) == text);
@@ -187,8 +193,12 @@ TEST_CASE("ranks of mpirun write the same texts together, and rank 0 prints them
     error({"--output", trained().path("no/such/folder.jsonl").string()}, "cannot write: No such file");
 }
 
-TEST_CASE("the name of a file of prompts, not its first line, decides whether it is JSON lines") {
+TEST_CASE("most first lines of a file of prompts, or its name, decide whether it is JSON lines") {
     write_file(trained().path("brace.txt"), "\xEF\xBB\xBF{\"prompt\": \"The\"}\n{ The dog\n");
+    write_file(trained().path("objects.txt"), "{\"prompt\": \"The dog\"}\n{\"prompt\": \"the cat\"}\n");
+    CHECK_THAT(written({"--prompts", trained().path("objects.txt"), "--temperature=0", "--length=1"}),
+               Contains("objects.txt is JSON Lines, although the name does not end in .jsonl") &&
+                   Contains("== 1\nThe dog") && Contains("== 2\nthe cat"));
     const std::string plain =
         written({"--prompts", trained().path("brace.txt"), "--temperature=0", "--length=1"});
     CHECK_THAT(plain, Catch::StartsWith("== 1\n{\"prompt\": \"The\"}") && Contains("== 2\n{ The dog"));
@@ -253,8 +263,7 @@ TEST_CASE("generate reports what is wrong") {
     expect_error(all.run(), {"--context=99999999"},
                  "--context must be a whole number of at least 0 and at most 131072");
     expect_error(all.run(), {"The dog"}, "coeus generate: unexpected argument 'The dog'");
-    expect_error(all.run(), {"--batch=17"},
-                 "--batch must be a whole number of at least 1 and at most 16, but is \"17\"");
+    expect_error(all.run(), {"--batch=0"}, "--batch must be a whole number of at least 1, but is \"0\"");
     expect_error(all.run(), {"--device=gpu"},
                  "--device must be one of auto, cuda, cpu, but is \"gpu\"; did you mean cuda?");
     expect_error(all.run(), {"--dtype=float16"},
@@ -277,15 +286,14 @@ TEST_CASE("generate reports what is wrong") {
                  "blank.txt contains no prompts: every line is empty");
     write_file(all.path("wide.txt"), std::string("\xFF\xFET\0h\0e\0", 8));
     expect_error(all.run(), {"--prompts", all.path("wide.txt")},
-                 "wide.txt: contains NUL bytes: it is not text");
+                 "wide.txt: is UTF-16, according to its byte order mark; convert it with iconv");
     write_file(all.path("latin.txt"), "The\n\ncaf\xe9\n");
-    expect_error(all.run(), {"--prompts", all.path("latin.txt")},
-                 "latin.txt, line 3: the prompt is not UTF-8 at byte 4; convert it with iconv");
+    expect_error(all.run(), {"--prompts", all.path("latin.txt")}, "latin.txt is not UTF-8");
     expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at byte 1");
     write_file(all.path("array.json"), "[{\"prompt\": \"a\"}]\n");
-    expect_error(
-        all.run(), {"--prompts", all.path("array.json")},
-        "array.json, line 1: the top level must be an object with \"prompt\" or \"text\", is an array");
+    expect_error(all.run(), {"--prompts", all.path("array.json")},
+                 "array.json: is an array or an object over several lines; each line must be an object with "
+                 "\"prompt\" or \"text\"");
     write_file(all.path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": }\n");
     expect_error(all.run(), {"--prompts", all.path("bad.jsonl")}, "bad.jsonl, line 2");
     std::string long_line = "The dog";

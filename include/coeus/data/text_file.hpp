@@ -2,6 +2,7 @@
 // A text file that is read as a whole and must be without flaws, and whether it is JSON Lines.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@ namespace coeus {
 /// The text of a file, which may be packed, without a byte order mark. ConfigError, with the place: bytes
 /// that are not UTF-8, NUL bytes, another encoding, a binary file.
 std::string flawless_text(const std::string& file);
+
+/// Whether a file is called JSON: its name ends with .jsonl, .ndjson or .json, packed or not.
+bool has_name_of_json(const std::filesystem::path& file);
 
 /// What the first lines of a text are.
 enum class LinesForm {

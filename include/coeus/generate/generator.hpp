@@ -39,10 +39,6 @@ struct GeneratorPlace {
 
 class Generator {
 public:
-    /// The maximum number of texts of a data rank at the same time. On a CPU, each text of one rank is
-    /// bit-identical whatever the others are.
-    static int64_t most_sequences(const Device& device) { return kernels_of(device.backend()).thin_rows; }
-
     /// Plans and allocates all memory for `sequences` texts, of each data rank, of up to `context` tokens.
     /// The caller loads weights into decoder(), which has no layers of multi-token prediction. ConfigError if
     /// a rank's device has too little memory, or if the pipeline has more ranks than layers allow. Collective
@@ -58,6 +54,9 @@ public:
     const Mesh& mesh() const { return mesh_; }
     int64_t context() const { return cache_.context(); }
     int64_t sequences() const { return cache_.sequences(); }
+    /// The most texts that one append() continues, at most sequences(). With so few on a CPU, each text of
+    /// one rank is bit-identical whatever the others are.
+    int64_t texts_at_once() const { return texts_at_once_; }
     /// Number of tokens of the text in a slot.
     int64_t length(int64_t slot) const { return lengths_[size_t(slot)]; }
     /// Must be called after weights are loaded.
@@ -78,7 +77,7 @@ public:
     };
     /// Appends one token to each of these slots, which must be distinct and not full. Returns the logits of
     /// the next tokens, [number of slots, V]. There may be no slots, if other data ranks have some.
-    /// `longest`: the most slots of a data rank; 0: it is this one.
+    /// `longest`: the most slots of a data rank, at most texts_at_once(); 0: it is this one.
     Tensor append(std::span<const Next> tokens, int64_t longest = 0);
 
 private:
@@ -93,6 +92,7 @@ private:
     Exec exec_;
     DecoderPart part_;
     KvCache cache_;
+    int64_t texts_at_once_;
     Decoder decoder_;
     Gathered gathered_;
     GatheredLogits logits_;

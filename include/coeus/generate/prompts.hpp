@@ -16,8 +16,9 @@ struct Prompt {
     int64_t line;  ///< line of the file, counted from 1
 };
 
-/// Reads one prompt per line. If the file's name ends with .jsonl, .ndjson or .json, a line is an object with
-/// a string "prompt" (or "text"); else it is plain text, whatever its first character. Empty lines are
+/// Reads one prompt per line of a file, which may be packed. If the file's name ends with .jsonl, .ndjson or
+/// .json, or if most of the first lines are objects and some have one of these fields, a line is an object
+/// with a string "prompt" (or "text"); else it is plain text, whatever its first character. Empty lines are
 /// skipped. ConfigError: the file does not exist, is not text, or has no prompts; or a line (its number is
 /// named) is not such an object.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);

@@ -129,7 +129,8 @@ struct DescentOptions {
 struct Kernels {
     const char* name;
     /// Most rows with which a product with a transposed weight reads the weight only once, and so the most
-    /// tokens to generate at the same time. On a CPU the bits of such a row do not depend on the other rows.
+    /// texts that get their next tokens together. On a CPU the bits of such a row do not depend on the other
+    /// rows.
     int64_t thin_rows;
     /// A matrix that products read or write should have rows a multiple of so many elements apart. cuBLASLt's
     /// fastest kernels (TMA) take only distances and addresses that are multiples of 16 bytes.

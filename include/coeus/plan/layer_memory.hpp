@@ -47,13 +47,14 @@ LayerMemory measure_training(const Model& model, const BatchShape& training, con
                              const Processor& processor, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
 /// The memory for generation with this rank's part of a language model. The last stage writes `columns`
-/// columns of logits. There are `cache.sequences()` texts at a time of up to `cache.context()` tokens each.
-/// Each text is first read whole, one at a time; then all continue by one token at a time. Micro-batches have
-/// as many rows as tensor-parallel ranks can divide. `cache` needs no memory. `mesh`: see measure_training().
+/// columns of logits. Texts have up to `cache.context()` tokens each.
+/// Each text is first read whole, one at a time; then up to `texts_at_once` continue by one token at a time.
+/// Micro-batches have as many rows as tensor-parallel ranks can divide. `cache` needs no memory. `mesh`: see
+/// measure_training().
 LayerMemory measure_generation(const Model& model, const Executor& executor, int64_t columns,
-                               const KvCache& cache, const Processor& processor, Backend backend,
-                               const Mesh& mesh);
-/// The same for a whole model on one rank, with the CPU's kernels.
+                               const KvCache& cache, int64_t texts_at_once, const Processor& processor,
+                               Backend backend, const Mesh& mesh);
+/// The same for a whole model on one rank, with the CPU's kernels, and all texts at once.
 LayerMemory measure_generation(const Model& model, int64_t vocab, const KvCache& cache,
                                const Processor& processor);
 

@@ -60,7 +60,8 @@ private:
 
 /// The plan for generation, from the result of measure_generation(), without what the generator itself has.
 /// The rows of each micro-batch are a multiple of `tp`.
-MemoryPlan plan_generation(const Model& model, const KvCache& cache, const LayerMemory& layers, int tp = 1);
+MemoryPlan plan_generation(const Model& model, const KvCache& cache, int64_t texts_at_once,
+                           const LayerMemory& layers, int tp = 1);
 
 /// Memory that CUDA's libraries, kernels and graphs take on a GPU besides Coeus's own: an estimate, until it
 /// is measured on a GPU.

@@ -64,6 +64,26 @@ TEST_CASE("prompts of a file") {
     CHECK(read("a {\"prompt\": 1}\n{\n") == Texts{"1:a {\"prompt\": 1}", "2:{"});
     CHECK(read("{\"prompt\": \"a\\nb\", \"text\": \"c\"}\n\n {\"text\": \"\"}\n", "prompts.jsonl") ==
           Texts{"1:a\nb", "3:"});
+    // by the content, whatever the name
+    const std::string objects = "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n";
+    for (const char* name : {"prompts.txt", "prompts"}) CHECK(read(objects, name) == Texts{"1:a", "2:b"});
+    const auto packed = [&](const std::string& content, const std::string& program) {
+        write_file(folder / "content", content);
+        CHECK(run_shell(program + " -c '" + (folder / "content").string() + "' > '" +
+                        (folder / "packed").string() + "'")
+                  .exit_code == 0);
+        return read_file(folder / "packed");
+    };
+    for (const char* name : {"p.jsonl.gz", "p.gz", "p.txt"})
+        CHECK(read(packed(objects, "gzip"), name) == Texts{"1:a", "2:b"});
+    CHECK(read(packed("{\"text\": \"\"}\n", "gzip"), "p.jsonl.gz") == Texts{"1:"});
+    CHECK(read(packed("one\ntwo", "gzip"), "plain.txt.gz") == Texts{"1:one", "2:two"});
+    CHECK(read("{\"a\": 1}\n{\"b\": 2}\n", "prompts.txt") == Texts{"1:{\"a\": 1}", "2:{\"b\": 2}"});
+    for (const char* name : {"array.json", "array.txt"})
+        CHECK_THROWS_WITH(read("[{\"prompt\": \"a\"}]\n", name),
+                          Contains("is an array or an object over several lines; each line must be an object "
+                                   "with \"prompt\" or \"text\" (jq -c '.[]' FILE"));
+    CHECK_THROWS_WITH(read("PK\x03\x04 zip", "prompts.zip"), Contains("prompts.zip is"));
     const auto error = [&](const std::string& content, const std::string& message) {
         const std::string name = "prompts.jsonl";
         CHECK_THROWS_WITH(read(content, name), Contains((folder / name).string()) && Contains(message));
@@ -166,8 +186,11 @@ TEST_CASE("writer: forty prompts in one batch equal forty single ones, in every 
         std::vector<std::string> single;
         for (const std::string& prompt : prompts)
             single.push_back(desk.write(std::vector<std::string>{prompt}, greedy, 1).front().text);
-        CHECK(texts(desk.write(prompts, greedy, 16)) == single);
-        CHECK(texts(desk.write(prompts, drawn, 16)) == texts(desk.write(prompts, drawn, 1)));
+        const std::vector<std::string> drawn_alone = texts(desk.write(prompts, drawn, 1));
+        for (const int64_t sequences : {16, 17, 40}) {
+            CHECK(texts(desk.write(prompts, greedy, sequences)) == single);
+            CHECK(texts(desk.write(prompts, drawn, sequences)) == drawn_alone);
+        }
     }
 }
 

@@ -144,7 +144,7 @@ TEST_CASE("generation plans no gradients, and uses exactly the planned memory") 
         Decoder decoder(tiny_config(), types, 19);
         KvCache cache(tiny_config().layers, 3, 19, 12, 12, types.compute);
         const LayerMemory layers = measure_generation(decoder, decoder.config().vocab, cache, {2});
-        const MemoryPlan plan = plan_generation(decoder, cache, layers);
+        const MemoryPlan plan = plan_generation(decoder, cache, cache.sequences(), layers);
         CHECK(plan.bytes(term::gradients) == 0);
         CHECK(plan.bytes(term::moments) == 0);
         CHECK(plan.bytes(term::cache) ==
