@@ -256,8 +256,10 @@ void set_attention(DecoderConfig& model, int kind) {
 
 void set_norms(DecoderConfig& model, int kind) {
     if (kind == 0) return;
-    model.norm_placement = kind == 1 ? NormPlacement::after : NormPlacement::around;
+    constexpr NormPlacement places[] = {NormPlacement::after, NormPlacement::around, NormPlacement::before};
+    model.norm_placement = places[kind - 1];
     model.norm_offset = kind == 2;
+    if (kind == 3) model.norm_type = NormType::layer_norm;
 }
 
 void set_layer_choices(DecoderConfig& model, const std::string& word) {

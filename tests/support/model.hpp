@@ -110,9 +110,9 @@ DecoderConfig config_of_16s(int attention = 0, int experts = 0);
 bool has_rounded_inputs(const DecoderConfig& config);
 /// Windows, layers without RoPE and experts in irregular choices of layers: "110" of each three, or a list.
 void set_layer_choices(DecoderConfig& model, const std::string& word = "110");
-/// Places of norms: those of the kind of attention; after the sublayers; around them, with 1 added to their
-/// weights.
-inline constexpr int norm_kinds = 3;
+/// Norms: those of the kind of attention; after the sublayers; around them, with 1 added to their weights;
+/// LayerNorm.
+inline constexpr int norm_kinds = 4;
 void set_norms(DecoderConfig& model, int kind);
 /// RoPE of half of the columns of each head (GLM, Phi), unless attention is latent.
 void set_rope_part(DecoderConfig& model);

@@ -8,8 +8,10 @@ namespace coeus::olmoe {
 
 namespace {
 
+constexpr double balance = 0.01;  // router_aux_loss_coef, by default
+
 MoeConfig experts_of(int64_t experts, int64_t hidden) {
-    return {.experts = experts, .top_k = 8, .hidden = hidden, .balance_rate = 1e-3};
+    return {.experts = experts, .top_k = 8, .hidden = hidden};
 }
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
@@ -25,21 +27,24 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.integer({"num_experts", "num_local_experts"}, config.moe.experts);
     keys.integer("num_experts_per_tok", config.moe.top_k);
     keys.truth("norm_topk_prob", config.moe.normalise);
-    keys.balance(config, 0.01);
+    keys.balance(config, balance);
 }
 
 DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t vocab, const MoeConfig& experts) {
-    return {.family = "olmoe",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention =
-                GroupedAttentionConfig{
-                    .heads = 16, .kv_heads = 16, .head_dim = dim / 16, .qk_norm = QkNorm::all_heads},
-            .moe = experts,
-            .rope = {.layout = RopeLayout::half_split},
-            .max_seq_len = 4096};
+    DecoderConfig config = {
+        .family = "olmoe",
+        .flavor = name,
+        .dim = dim,
+        .layers = layers,
+        .vocab = vocab,
+        .attention =
+            GroupedAttentionConfig{
+                .heads = 16, .kv_heads = 16, .head_dim = dim / 16, .qk_norm = QkNorm::all_heads},
+        .moe = experts,
+        .rope = {.layout = RopeLayout::half_split},
+        .max_seq_len = 4096};
+    set_router_aux_loss_coef(config, balance);
+    return config;
 }
 
 }  // namespace
