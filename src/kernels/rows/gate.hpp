@@ -8,7 +8,6 @@
 
 #include "team.hpp"
 
-
 namespace coeus::rows {
 
 /// The activation with the scale of one row, for elements of type T.

@@ -20,12 +20,14 @@ MoeConfig experts_of(int64_t experts, int64_t top_k, int64_t hidden, int64_t sha
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
     // transformers' defaults; there are none of the numbers of experts
-    keys.usual(config, {.attention = GroupedAttentionConfig{.kv_heads = 32, .qk_norm = QkNorm::before_rope, .window = 4096},
-                        .windowed = {.first = 62},
-                        .moe = experts_of(0, 0, 1408, 0),
-                        .rope = {.layout = RopeLayout::half_split},
-                        .norm_eps = 1e-6,
-                        .max_seq_len = 2048});
+    keys.usual(
+        config,
+        {.attention = GroupedAttentionConfig{.kv_heads = 32, .qk_norm = QkNorm::before_rope, .window = 4096},
+         .windowed = {.first = 62},
+         .moe = experts_of(0, 0, 1408, 0),
+         .rope = {.layout = RopeLayout::half_split},
+         .norm_eps = 1e-6,
+         .max_seq_len = 2048});
     keys.silu();
     keys.rope(config);
     keys.window(config);
