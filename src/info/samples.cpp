@@ -107,8 +107,8 @@ private:
 
 void show_part_of_token_file(const std::string& path, const Part& part) {
     if (part.tokenizer.empty())
-        throw ConfigError("coeus info: --document and --position need --tokenizer PLACE, which made {}",
-                          path);
+        throw ConfigError(
+            "coeus info: --document and --position need --tokenizer PLACE, the tokenizer that made {}", path);
     const Tokenizer tokenizer(part.tokenizer);
     TokenFile file(path);
     require_made_by(file, tokenizer);

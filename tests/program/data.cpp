@@ -217,7 +217,7 @@ TEST_CASE("program: info shows a part of a token file") {
     CHECK_THAT(words.refusal({"info", "x.h5", "--document=2", "--tokenizer=tok"}),
                Contains("--document 2: x.h5 has documents 0 to 1"));
     CHECK_THAT(words.refusal({"info", "x.h5", "--document=1"}),
-               Contains("--document and --position need --tokenizer PLACE, which made x.h5"));
+               Contains("--document and --position need --tokenizer PLACE, the tokenizer that made x.h5"));
     CHECK_THAT(words.refusal({"info", "x.h5", "--document=1", "--position=2", "--tokenizer=tok"}),
                Contains("--document, --position: give one of these"));
     CHECK_THAT(words.refusal({"info", "x.h5", "--tokens"}),

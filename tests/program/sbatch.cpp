@@ -88,6 +88,10 @@ TEST_CASE("a second job script evaluates the checkpoints of the run beside it") 
                                Contains(" " + here + "/a.jsonl " + here + "/c.txt '" + here +
                                         "/it'\\''s.jsonl' --follow --device=cuda \"$@\"\n") &&
                                Contains("\nmkdir -p " + here + "/outputs"));
+        CHECK_THAT(script,
+                   Contains(" Options of coeus evaluate may follow the file's name.\n"
+                            "# warning: a.jsonl does not exist here; it must exist where the job runs\n") &&
+                       !Contains("Options of the deck"));
         CHECK_THAT(script, !Contains("train_and_requeue") && !Contains("$jobscripts") &&
                                !Contains("--signal=") && !Contains("END_OF_DECK"));
         write_file(folder / "job", script);

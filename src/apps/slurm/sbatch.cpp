@@ -341,6 +341,17 @@ std::string as_comments(const Findings& found) {
     return text;
 }
 
+// The files that may exist only where the job runs, as comments.
+std::string absent_here(const Arguments& files) {
+    std::string text;
+    std::error_code unseen;
+    for (const std::string& file : files)
+        if (!fs::exists(file, unseen))
+            text += "# warning: " + std::regex_replace(file, std::regex("\n"), " ") +
+                    " does not exist here; it must exist where the job runs\n";
+    return text;
+}
+
 }  // namespace
 
 Flags sbatch_help() {
@@ -404,9 +415,9 @@ int sbatch(const Arguments& arguments) {
     script.replace(
         usage, script.find('\n', usage) + 1 - usage,
         "# Made by: coeus sbatch " + command +
-            "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of the deck may follow the "
-            "file's name.\n" +
-            as_comments(plan));
+            "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of " +
+            (evaluated.empty() ? "the deck may follow the file's name.\n" + as_comments(plan)
+                               : "coeus evaluate may follow the file's name.\n" + absent_here(evaluated)));
     const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH")) + 1;
     const std::string chosen = "[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n";
     if (evaluated.empty())
