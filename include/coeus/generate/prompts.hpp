@@ -21,7 +21,7 @@ struct Prompt {
 /// with a string "prompt" (or "text"); else it is plain text, whatever its first character. Empty lines are
 /// skipped. ConfigError: the file does not exist, is not text, or has no prompts; or a line (its number is
 /// named) is not such an object.
-std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 /// The ids of a prompt, after BOS if the tokenizer puts it before a document. ConfigError, with `name` for
 /// the prompt: it is not UTF-8, or there are no ids.
