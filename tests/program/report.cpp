@@ -48,9 +48,9 @@ TEST_CASE("a run leaves a report, and runs are compared") {
     // a wrong argument does not overwrite a run's metrics
     const std::string metrics = read_file(folder / "a/metrics.jsonl");
     for (const char* flag : {"--csv", "--output"}) {
-        const Outcome kept = run_coeus({"report", path("a"), flag, path("a/metrics.jsonl")});
+        const Outcome kept = run_coeus({"report", path("a"), flag, path("a/metrics.jsonl"), "--force"});
         CHECK(kept.exit_code == 2);
-        CHECK(count_of("a/metrics.jsonl already exists; --force replaces it", kept.output) == 1);
+        CHECK(count_of("a/metrics.jsonl, which the command reads; give another", kept.output) == 1);
         CHECK(read_file(folder / "a/metrics.jsonl") == metrics);
     }
     CHECK(run_coeus({"report", path("a"), "--csv", path("both.csv"), "--force"}).exit_code == 0);
