@@ -8,6 +8,8 @@
 #include "support/paths.hpp"
 #include "support/skip.hpp"
 
+#include <cmath>
+
 using namespace coeus;
 using namespace coeus::test;
 
