@@ -151,8 +151,8 @@ private:
             if (std::ranges::count(files_, step, &StepFile::step) > 0) continue;
             std::vector<std::string> there;
             for (const StepFile& file : files_) there.push_back(std::to_string(file.step));
-            throw ConfigError("--steps {0}: there is no checkpoint of step {0} in {1}; existing steps: {2}",
-                              step, checkpoints_, join(there, ", "));
+            throw ConfigError("--steps {0}: {1} has no checkpoint of step {0}; existing steps: {2}", step,
+                              checkpoints_, join(there, ", "));
         }
     }
 

@@ -335,9 +335,8 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
         expect_refusal({"evaluate", run, tasks, "--windows=training", option},
                        option.substr(0, option.find('=')) + " is for --windows documents");
     expect_refusal({"evaluate", run, tasks, "--steps=two"}, "--steps two: must be all, or numbers of steps");
-    expect_refusal(
-        {"evaluate", run, tasks, "--steps=2,3"},
-        "--steps 3: there is no checkpoint of step 3 in " + run + "/checkpoint; existing steps: 2, 4");
+    expect_refusal({"evaluate", run, tasks, "--steps=2,3"},
+                   "--steps 3: " + run + "/checkpoint has no checkpoint of step 3; existing steps: 2, 4");
     expect_refusal({"evaluate", run, tasks, "--steps=all", "--output", at.path("x.json")},
                    "--output is for one checkpoint");
     for (const std::string flag : {"--output", "--samples"}) {

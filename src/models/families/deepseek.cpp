@@ -78,7 +78,7 @@ MoeConfig experts_without_keys(bool is_v2) {
             .keeps_bias = true};
 }
 
-// A greedy choice has no groups. There is no place for biases: the loss that balances sequences, which
+// A greedy choice has no groups. Biases have no place: the loss that balances sequences, which
 // DeepSeek's class has and transformers does not.
 void v2_router(HubKeys& keys, MoeConfig& m) {
     const char* has_no_other = "the architecture has no other";
