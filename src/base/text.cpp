@@ -201,6 +201,14 @@ std::string wrapped(std::string_view text, size_t width, std::string_view indent
     return lines;
 }
 
+std::string in_shell(const std::string& word) {
+    constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=+:,-";
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+    std::string quoted = "'";
+    for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+    return quoted + "'";
+}
+
 std::string ranges_text(const std::vector<int64_t>& numbers) {
     std::vector<std::string> runs;
     for (size_t i = 0, end = 0; i < numbers.size(); i = end) {

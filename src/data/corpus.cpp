@@ -28,18 +28,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view parquet_content = "a Parquet file";  // of foreign_content()
-
 std::string lower_extension(const fs::path& file) {
     std::string extension = file.extension().string();
     for (char& c : extension)
         if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
     return extension;
-}
-
-// By the first bytes, which nothing else has.
-bool is_parquet(const fs::path& file) {
-    return foreign_content(file.string()) == parquet_content;
 }
 
 // Why a file cannot be read, by its name or its first bytes; "" if they say nothing.
@@ -53,7 +46,7 @@ std::string unsupported_format(const fs::path& file) {
             return fmt::format("{} is not supported, only .gz and .zst are; decompress it first", extension);
     for (const char* other : {".arrow", ".h5", ".hdf5", ".npy", ".bin", ".pdf", ".tar", ".tgz"})
         if (extension == other) return fmt::format("{} is not supported; {}", extension, supported);
-    if (is_parquet(file)) {
+    if (is_parquet(file.string())) {
         if (!reads_parquet()) return "is a Parquet file, and this program was built without Arrow";
         return "";
     }
@@ -143,7 +136,7 @@ JsonForm json_form_of(const std::string& path, const std::string& field) {
 }
 
 Corpus::Kind kind_of(const fs::path& file, const std::string& field, Surprises& found) {
-    if (is_parquet(file)) return Corpus::Kind::parquet;
+    if (is_parquet(file.string())) return Corpus::Kind::parquet;
     const bool named_packed = packing_of_name(file.string()) != Packing::none;
     const fs::path name = named_packed ? file.stem() : file;
     const bool packed = packing_of(file.string()) != Packing::none;
@@ -307,7 +300,7 @@ Corpus::Corpus(const std::vector<fs::path>& inputs, BadLines bad_lines,
         given.push_back(input.string());
         if (!is_folder_patiently(input)) {
             require_file(input.string());
-            if (is_parquet(input))
+            if (is_parquet(input.string()))
                 open_parquet(input.string(), objects_.field);  // an error comes before work
             if (const std::string why = unsupported_format(input); !why.empty())
                 throw ConfigError("{}: {}", input.string(), why);

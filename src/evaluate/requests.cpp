@@ -6,6 +6,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/data/parquet_to_lines.hpp"
 #include "coeus/data/separator.hpp"
 #include "coeus/data/text_file.hpp"
 #include "coeus/data/token_file.hpp"
@@ -88,6 +89,12 @@ private:
 };
 
 std::string text_of_file(const std::string& file) {
+    if (is_parquet(file))
+        throw ConfigError(
+            "{} is a Parquet file; it must be text, JSON Lines or a token file; this writes its documents: "
+            "{} > "
+            "FILE.jsonl",
+            file, parquet_to_lines(file, "text"));
     if (const auto foreign = foreign_content(file))
         throw ConfigError("{} is {}; it must be text, JSON Lines or a token file", file, *foreign);
     return flawless_text(file);

@@ -20,6 +20,8 @@ using namespace std::string_view_literals;
 
 namespace {
 
+constexpr std::string_view begin_of_parquet = "PAR1";
+
 bool ends_with(const std::string& path, std::string_view ending) {
     if (path.size() < ending.size()) return false;
     return std::equal(ending.begin(), ending.end(), path.end() - std::ptrdiff_t(ending.size()),
@@ -226,6 +228,10 @@ Packing packing_of(const std::string& path) {
     return begin.size() >= enough && is_text(begin) ? Packing::none : packing_of_name(path);
 }
 
+bool is_parquet(const std::string& path) {
+    return first_bytes(path).starts_with(begin_of_parquet);
+}
+
 std::optional<std::string_view> foreign_content(const std::string& path) {
     // from the formats' specifications
     static constexpr std::pair<std::string_view, std::string_view> formats[] = {
@@ -237,7 +243,7 @@ std::optional<std::string_view> foreign_content(const std::string& path) {
         {"PK\x03\x04"sv, "a zip file"},
         {"7z\xBC\xAF\x27\x1C"sv, "a 7z file"},
         {"Rar!\x1A\x07"sv, "a rar file"},
-        {"PAR1"sv, "a Parquet file"},
+        {begin_of_parquet, "a Parquet file"},
         {"ARROW1"sv, "an Arrow file"},
         {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file"},
         {"\x93NUMPY"sv, "a NumPy file"},

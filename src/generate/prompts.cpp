@@ -4,6 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/utf8.hpp"
+#include "coeus/data/parquet_to_lines.hpp"
 #include "coeus/data/text_file.hpp"
 #include "coeus/file/byte_stream.hpp"
 #include "coeus/file/json.hpp"
@@ -49,6 +50,10 @@ bool has_objects(std::string_view text, const std::string& file) {
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
     const std::string file = path.string();
     require_file(file);
+    if (is_parquet(file))
+        throw ConfigError(
+            "{} is a Parquet file; it must be text or JSON Lines; this writes its prompts: {} > FILE.jsonl",
+            file, parquet_to_lines(file, "prompt"));
     if (const auto foreign = foreign_content(file))
         throw ConfigError("{} is {}; it must be text or JSON Lines", file, *foreign);
     const std::string all = flawless_text(file);

@@ -313,6 +313,12 @@ TEST_CASE("evaluate: what a user can correct is refused before any work") {
                    "wide.jsonl: is UTF-16, according to its byte order mark; convert it with iconv");
     expect_refusal({"evaluate", run, at.write("nul.txt", std::string(5000, 'a') + '\0')},
                    "nul.txt is not text: it has NUL bytes, first at line 1, byte 5001");
+    const std::string table = at.write("a table.parquet", "PAR1\1\2\3");
+    expect_refusal({"evaluate", run, table},
+                   table +
+                       " is a Parquet file; it must be text, JSON Lines or a token file; this writes its "
+                       "documents: python3 -c '");
+    expect_refusal({"evaluate", run, table}, "' '" + table + "' text > FILE.jsonl");
     expect_refusal({"evaluate", run, at.write("array.json", R"([{"text": "x"}])")},
                    "array.json: is an array or an object over several lines; each line must be an object");
     expect_refusal({"evaluate", run, at.write("ids.bin", "raw")},

@@ -93,12 +93,22 @@ TEST_CASE("a second job script evaluates the checkpoints of the run beside it") 
                             "# warning: a.jsonl does not exist here; it must exist where the job runs\n") &&
                        !Contains("Options of the deck"));
         CHECK_THAT(script, !Contains("train_and_requeue") && !Contains("$jobscripts") &&
-                               !Contains("--signal=") && !Contains("END_OF_DECK"));
+                               !Contains("--signal=") && !Contains("END_OF_DECK") &&
+                               !Contains("training saves and ends"));
         write_file(folder / "job", script);
         CHECK(run_shell("bash -n " + (folder / "job").string()).exit_code == 0);
     }
     const std::string on_cpus = printed({"--gpus-per-node=0", "--evaluate=a.jsonl"});
     CHECK_THAT(on_cpus, Contains("/a.jsonl --follow \"$@\"\n"));
+    // what evaluate would refuse
+    const std::string bad = folder / "bad.jsonl", tok = folder / "tok";
+    write_file(folder / "t.txt", "the cat sat on the mat, the dog on the log\n");
+    REQUIRE(run_coeus({"tokenizer", folder / "t.txt", "--vocab_size=264", "--output", tok}).exit_code == 0);
+    write_file(bad, R"({"query": "x", "choices": ["a"], "gold": 1})");
+    CHECK_THAT(refused_sbatch(
+                   Arguments{deck, "--gpus-per-node=0", "--evaluate", bad, "--model.hf_assets_path=" + tok} +
+                   can_run),
+               Contains("bad.jsonl, line 1: gold = 1: must be from 0 to 0"));
 }
 
 TEST_CASE("no name or argument breaks a job script") {

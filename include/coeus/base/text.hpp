@@ -37,6 +37,9 @@ std::string printable_lines(std::string_view text);
 /// list item, such as "1.". `indent` begins every line but the first.
 std::string wrapped(std::string_view text, size_t width, std::string_view indent = "");
 
+/// A word of a command as a shell reads it: "it's" becomes "'it'\\''s'", "a.txt" stays.
+std::string in_shell(const std::string& word);
+
 /// The parts with `separator` between them.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

@@ -22,6 +22,8 @@ Packing packing_of(const std::string& path);
 /// The format that the first bytes of a file show, if text cannot begin like it: "bzip2 data", "a Parquet
 /// file". Nothing for text, and for what open_stream() unpacks. ConfigError if the file cannot be read.
 std::optional<std::string_view> foreign_content(const std::string& path);
+/// Whether a file is Parquet, by its first bytes.
+bool is_parquet(const std::string& path);
 
 class ByteStream {
 public:

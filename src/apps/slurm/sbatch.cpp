@@ -10,8 +10,11 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/config/command_flags.hpp"
+#include "coeus/data/token_file.hpp"
+#include "coeus/data/tokenizer.hpp"
 #include "coeus/deck/command_line.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/evaluate/requests.hpp"
 #include "coeus/train/preflight.hpp"
 #include "jobscripts.hpp"
 
@@ -142,8 +145,10 @@ std::optional<std::string> directive(const std::string& script, const std::strin
     return match[1].str();
 }
 
+// With the comment before it.
 void remove_directive(std::string& script, const std::string& name) {
-    script = std::regex_replace(script, std::regex("\n#SBATCH --" + name + "=[^\n]*"), "");
+    script =
+        std::regex_replace(script, std::regex("(\n#(?!SBATCH)[^\n]*)*\n#SBATCH --" + name + "=[^\n]*"), "");
 }
 
 void set_directive(std::string& script, const std::string& name, const std::string& value) {
@@ -273,13 +278,6 @@ std::string one_word(const std::string& text) {
     return std::regex_replace(text, std::regex("[^A-Za-z0-9_.+-]"), "_");
 }
 
-std::string in_shell(const std::string& word) {
-    if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=+:,-") ==
-        std::string::npos)
-        return word;
-    return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
-}
-
 // The path of this program, or $COEUS if that is set, as a bundle does.
 std::string program() {
     if (const char* given = std::getenv("COEUS")) return given;
@@ -341,14 +339,20 @@ std::string as_comments(const Findings& found) {
     return text;
 }
 
-// The files that may exist only where the job runs, as comments.
-std::string absent_here(const Arguments& files) {
+// Refuses what evaluate would refuse of the files, as far as they and the tokenizer are here. Those that may
+// exist only where the job runs are comments.
+std::string checked_files(const Arguments& files, const Config& config) {
+    Arguments here;
     std::string text;
     std::error_code unseen;
     for (const std::string& file : files)
-        if (!fs::exists(file, unseen))
+        if (fs::exists(file, unseen) || leads_to_tokens(file))
+            here.push_back(file);
+        else
             text += "# warning: " + std::regex_replace(file, std::regex("\n"), " ") +
                     " does not exist here; it must exist where the job runs\n";
+    if (const std::string tokenizer = config.model.tokenizer(); Tokenizer::is_at(tokenizer))
+        read_tasks(here, Tokenizer(tokenizer), {.context = config.training.seq_len});
     return text;
 }
 
@@ -403,6 +407,7 @@ int sbatch(const Arguments& arguments) {
     const Findings plan = preflight(command_line, ranks_of(script, has_gpus));
     plan.require_not_refused();  // files that are missing here may exist where the job runs
     const Config config = with_absolute_paths(checked_run(training, has_gpus));
+    const std::string absent = checked_files(evaluated, config);
     if (!evaluated.empty()) {
         remove_directive(script, "signal");
         set_directive(script, "job-name", directive(script, "job-name").value() + "-evaluate");
@@ -412,12 +417,11 @@ int sbatch(const Arguments& arguments) {
         command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));
     // replaces the line that shows how the script itself is used
     const size_t usage = script.find("\n# sbatch ") + 1;
-    script.replace(
-        usage, script.find('\n', usage) + 1 - usage,
-        "# Made by: coeus sbatch " + command +
-            "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of " +
-            (evaluated.empty() ? "the deck may follow the file's name.\n" + as_comments(plan)
-                               : "coeus evaluate may follow the file's name.\n" + absent_here(evaluated)));
+    script.replace(usage, script.find('\n', usage) + 1 - usage,
+                   "# Made by: coeus sbatch " + command +
+                       "\n# Next: `sbatch THIS_FILE`; `squeue --me` shows the job. Options of " +
+                       (evaluated.empty() ? "the deck may follow the file's name.\n" + as_comments(plan)
+                                          : "coeus evaluate may follow the file's name.\n" + absent));
     const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH")) + 1;
     const std::string chosen = "[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n";
     if (evaluated.empty())

@@ -6,6 +6,7 @@
 #include "coeus/base/counted.hpp"
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 
 #include <cerrno>
 #include <limits>
@@ -23,6 +24,13 @@ TEST_CASE("the nearest name is a likely typing error, or none") {
     CHECK(nearest_name("steps", names) == "training.steps");
     CHECK(nearest_name("zzzzzzzz.qqqqqqqqqq", names).empty());
     CHECK(nearest_name("anything", {}).empty());
+}
+
+TEST_CASE("a shell reads a word of a command as it was") {
+    CHECK(in_shell("/a/b-c_1.txt") == "/a/b-c_1.txt");
+    CHECK(in_shell("").size() == 2);
+    for (const std::string word : {"it's", "a b", "$(false)", "`x`", "\\", "", "a\"b", "*", "~", "#"})
+        CHECK(run_shell("printf %s " + in_shell(word)).output == word);
 }
 
 TEST_CASE("numbers for people") {
