@@ -101,7 +101,8 @@ Flags generate_flags() {
         .add("parallelism.data_parallel_replicate_degree", "N", "1",
              "number of ranks, or groups of them, with texts and weights of their own")
         .add("parallelism.context_parallel_degree", "N", "1",
-             "number of ranks that shard the weights further; each has texts of its own")
+             "number of ranks that divide the tokens of prompts, the heads of their keys and values, and the "
+             "weights further")
         .add_force();
     return flags;
 }
@@ -314,7 +315,8 @@ Config config_of(const Flags& flags) {
 }
 
 void require_divides(const DecoderConfig& model, const MeshShape& mesh) {
-    const std::string why = ModelConfig(model)->refusal({.tensor = mesh.tp, .expert = mesh.ep});
+    const std::string why = ModelConfig(model)->refusal(
+        {.tensor = mesh.tp, .context = mesh.cp, .expert = mesh.ep, .context_by_heads = true});
     if (!why.empty()) throw ConfigError("{}", why);
 }
 
@@ -326,7 +328,7 @@ struct NcclEnding {
 
 void write(const Flags& flags, Order& order, const GeneratorPlace& place, std::optional<NcclWorld>& nccl) {
     const int64_t batch = flags.integer("batch", 1),
-                  shared = div_ceil(int64_t(order.prompts.size()), place.mesh.size(text_axes));
+                  shared = div_ceil(int64_t(order.prompts.size()), place.mesh.size(axis::dp));
     Generator generator(order.source.model(), generated_type(flags), order.context, std::min(batch, shared),
                         place);
     const NcclEnding ending{nccl};

@@ -39,10 +39,12 @@ StateTypes types_of(Dtype dtype) {
 }
 
 KvCache cache_of(const DecoderConfig& config, const DecoderPart& part, int64_t sequences, int64_t context,
-                 Dtype dtype, int tp) {
+                 Dtype dtype, const Mesh& mesh) {
     const HeadSizes sizes = config.head_sizes();
-    return KvCache(part.layers(), sequences, context, sizes.key_width() / tp, sizes.value_width() / tp, dtype,
-                   part.first_layer);
+    const int64_t tp = mesh.size(axis::tp), cp = mesh.size(axis::cp), heads = sizes.kv_heads / tp;
+    require(heads % cp == 0, "context-parallel ranks cannot divide the heads of keys and values");
+    return KvCache(part.layers(), sequences, context, sizes.key_width() / (tp * cp),
+                   sizes.value_width() / (tp * cp), dtype, part.first_layer);
 }
 
 // What makes the plan of a rank smaller.
@@ -60,7 +62,7 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
     : mesh_(place.mesh),
       exec_(place.device),
       part_(part_of(without_mtp(config), mesh_)),
-      cache_(cache_of(config, part_, sequences, context, dtype, mesh_.size(axis::tp))),
+      cache_(cache_of(config, part_, sequences, context, dtype, mesh_)),
       texts_at_once_(std::min(sequences, kernels_of(place.device.backend()).thin_rows)),
       decoder_(without_mtp(config), types_of(dtype), context, place_in(mesh_.shape(), mesh_.world().rank()),
                {part_}, {}),
@@ -94,7 +96,7 @@ MemoryPlan Generator::plan(const GeneratorPlace& place) const {
     const bool gpu = !place.device.is_host();
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const int ranks = mesh_.shape().ranks();
-    MemoryPlan plan = plan_generation(decoder_, cache_, texts_at_once_, layers_, int(tp()));
+    MemoryPlan plan = plan_generation(decoder_, cache_, texts_at_once_, layers_, mesh_.shape());
     plan.add(term::gathered_weights, gathered_.bytes().weights);
     if (has_logits()) {
         plan.add(term::logits, logits_.bytes());
@@ -121,7 +123,7 @@ void Generator::allocate(const GeneratorPlace& place) {
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh_[axis::pp], Sends::standard);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
-    const int64_t most = round_up(std::max(context(), texts_at_once()), tp());
+    const int64_t most = most_rows(cache_, texts_at_once(), mesh_.shape());
     tokens_ = StagedIds(device, most, "tokens");
     positions_ = StagedIds(device, most, "positions");
     slots_ = StagedIds(device, texts_at_once(), "slots");
@@ -149,12 +151,17 @@ Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens, int64_t lo
     if (longest == 0) longest = count;
     require(longest >= 1 && count <= longest && longest <= context(),
             "a text must have from 1 to context() tokens");
-    const int64_t rows = round_up(longest, tp());
-    std::fill_n(std::ranges::copy(tokens, tokens_.host()).out, rows - count, 0);
-    for (int64_t i = 0; i < rows; ++i) positions_.host()[i] = int32_t(std::min(i, context() - 1));
+    const int64_t rows = round_up(longest, tp() * cp()) / cp(), first = mesh_.rank(axis::cp) * rows;
+    for (int64_t i = 0; i < rows; ++i) {
+        tokens_.host()[i] = first + i < count ? tokens[size_t(first + i)] : 0;
+        positions_.host()[i] = int32_t(std::min(first + i, context() - 1));
+    }
     if (count > 0) lengths_[size_t(slot)] = count;
-    const int64_t last = std::max<int64_t>(count, 1) - 1;
-    return run({.sequences = 1, .seq_len = rows}, PromptExchange(cache_, slot, count), {&last, 1});
+    const int64_t last = std::max<int64_t>(count, 1) - 1, place = last % rows;
+    const PromptExchange of_heads(cache_, slot, count);
+    const Tensor logits = run({.sequences = 1, .seq_len = rows},
+                              HeadsExchange(mesh_[axis::cp], Balancing::none, of_heads), {&place, 1});
+    return last / rows == mesh_.rank(axis::cp) ? logits : Tensor{};
 }
 
 Tensor Generator::append(std::span<const Next> tokens, int64_t longest) {
@@ -175,8 +182,10 @@ Tensor Generator::append(std::span<const Next> tokens, int64_t longest) {
     }
     std::fill(tokens_.host() + count, tokens_.host() + rows, 0);
     std::fill(positions_.host() + count, positions_.host() + rows, 0);
-    return run({.sequences = rows, .seq_len = 1}, CachedExchange(cache_, slots_.brought(exec_, count)),
-               places);
+    const CachedExchange of_heads(cache_, slots_.brought(exec_, count));
+    const Tensor logits =
+        run({.sequences = rows, .seq_len = 1}, OwnHeadsExchange(mesh_[axis::cp], of_heads), places);
+    return mesh_.rank(axis::cp) == 0 ? logits : Tensor{};
 }
 
 // `tokens`: the places of those whose next token is wanted, at least one.

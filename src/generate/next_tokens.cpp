@@ -19,8 +19,8 @@ size_t most_texts(const std::vector<std::vector<size_t>>& of_ranks) {
 
 NextTokens::NextTokens(Generator& generator, const Sampling& sampling, int64_t vocab)
     : generator_(generator),
-      data_ranks_(generator.mesh().size(text_axes)),
-      data_rank_(generator.mesh().rank(text_axes)),
+      data_ranks_(generator.mesh().size(axis::dp)),
+      data_rank_(generator.mesh().rank(axis::dp)),
       drawn_(sampling, vocab) {}
 
 // The numbers of the texts of each data rank, in their order.

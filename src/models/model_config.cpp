@@ -173,10 +173,12 @@ std::string DecoderDescription::refusal(const DividingRanks& ranks) const {
     if (why.empty())
         why = refusal_of("tensor_parallel_degree", ranks.tensor, "model.n_kv_heads", sizes.kv_heads);
     if (why.empty() && ranks.context_by_heads)
-        why = refusal_of("context_parallel_degree", ranks.context,
-                         "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
-                         "tensor_parallel_degree",
-                         sizes.kv_heads / ranks.tensor);
+        why = refusal_of(
+            "context_parallel_degree", ranks.context,
+            "the heads that are exchanged (context_parallel_rotate_method = \"heads\", and generation), "
+            "model.n_kv_heads / "
+            "tensor_parallel_degree",
+            sizes.kv_heads / ranks.tensor);
     if (!why.empty()) return why;
     return config_.has_experts()
                ? refusal_of("expert_parallel_degree", ranks.expert, "model.moe.num_experts",

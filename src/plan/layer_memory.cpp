@@ -200,7 +200,7 @@ LayerMemory measure_generation(const Model& model, const Executor& executor, int
     const ModelPart& part = model.parts().front();
     const Stage stage(model, part);
     const Dtype type = model.parameters().types().accumulate();
-    const int64_t tp = mesh.size(axis::tp);
+    const int64_t tp = mesh.size(axis::tp), cp = mesh.size(axis::cp);
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange, int64_t texts) {
         const Batch batch = model.batches().planned(shape, 1);
         const std::vector<int64_t> tokens(static_cast<size_t>(texts));
@@ -214,10 +214,12 @@ LayerMemory measure_generation(const Model& model, const Executor& executor, int
         of_executor.slots = std::max(of_executor.slots, executor.slot_bytes({}, flow));
         of_executor.flow_tensors = flow.count();
     };
-    pass({.sequences = 1, .seq_len = round_up(cache.context(), tp)},
-         PromptExchange(cache, 0, cache.context()), 1);
-    pass({.sequences = round_up(texts_at_once, tp), .seq_len = 1},
-         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {texts_at_once})), texts_at_once);
+    const PromptExchange prompt(cache, 0, cache.context());
+    pass({.sequences = 1, .seq_len = round_up(cache.context(), tp * cp) / cp},
+         HeadsExchange(mesh[axis::cp], Balancing::none, prompt), 1);
+    const CachedExchange cached(cache, Tensor(nullptr, Dtype::i32, {texts_at_once}));
+    pass({.sequences = round_up(texts_at_once, tp), .seq_len = 1}, OwnHeadsExchange(mesh[axis::cp], cached),
+         texts_at_once);
     layers.activations = executor.frame_bytes(of_executor);
     return layers;
 }

@@ -59,8 +59,13 @@ std::string MemoryPlan::text(std::optional<int64_t> limit_bytes) const {
     return lines;
 }
 
+int64_t most_rows(const KvCache& cache, int64_t texts_at_once, const MeshShape& mesh) {
+    const int64_t tp = mesh.size(axis::tp), cp = mesh.size(axis::cp);
+    return std::max(round_up(cache.context(), tp * cp) / cp, round_up(texts_at_once, tp));
+}
+
 MemoryPlan plan_generation(const Model& model, const KvCache& cache, int64_t texts_at_once,
-                           const LayerMemory& layers, int tp) {
+                           const LayerMemory& layers, const MeshShape& mesh) {
     MemoryPlan plan;
     plan.add(model.parameters().bytes(false));
     plan.add(term::activations, layers.activations);
@@ -68,8 +73,7 @@ MemoryPlan plan_generation(const Model& model, const KvCache& cache, int64_t tex
     plan.add(term::temporaries, layers.temporaries);
     plan.add(term::workspace, layers.workspace);
     // tokens and positions of a prompt or of a step, and the slots of a step
-    const int64_t rows = round_up(std::max(cache.context(), texts_at_once), tp),
-                  ids = 2 * rows + texts_at_once;
+    const int64_t ids = 2 * most_rows(cache, texts_at_once, mesh) + texts_at_once;
     plan.add(model.batches().name(), ids * size_of(Dtype::i32));
     plan.add(term::position_tables, model.table_bytes());
     plan.add(term::cache, cache.bytes());

@@ -98,8 +98,9 @@ TEST_CASE("a deck that asks for something that context parallelism cannot do end
     const Arguments heads = {"--parallelism.context_parallel_degree=4",
                              "--parallelism.context_parallel_rotate_method=heads"};
     const auto names_the_degrees = Contains(
-        "parallelism.context_parallel_degree = 4: must divide the heads "
-        "(context_parallel_rotate_method = \"heads\"), model.n_kv_heads / tensor_parallel_degree = 2; "
+        "parallelism.context_parallel_degree = 4: must divide the heads that are exchanged "
+        "(context_parallel_rotate_method = \"heads\", and generation), model.n_kv_heads / "
+        "tensor_parallel_degree = 2; "
         "valid are 1, 2");
     CHECK_THAT(refused(heads, 4), names_the_degrees);
     CHECK_THAT(refused(heads + Arguments{"--dry_run", "--ranks=4"}, 0), names_the_degrees);

@@ -163,8 +163,8 @@ TEST_CASE("ranks of mpirun write the same texts together, and rank 0 prints them
         return run_coeus(Arguments{"generate", "--checkpoint", trained().run().string()} + all + more, ranks);
     };
     const std::string degree = "--parallelism.";
-    for (const char* axis :
-         {"tensor_parallel_degree=2", "pipeline_parallel_degree=2", "data_parallel_replicate_degree=2"}) {
+    for (const char* axis : {"tensor_parallel_degree=2", "pipeline_parallel_degree=2",
+                             "data_parallel_replicate_degree=2", "context_parallel_degree=2"}) {
         const Outcome outcome = on_ranks({degree + axis}, 2);
         CAPTURE(axis);
         CHECK(outcome.exit_code == 0);
@@ -180,8 +180,8 @@ TEST_CASE("ranks of mpirun write the same texts together, and rank 0 prints them
     for (std::string line; std::getline(lines, line); ++count) CHECK_THAT(sharded.output, Contains(line));
     CHECK(count == 5);
 
-    const auto error = [&](const Arguments& more, const std::string& message) {
-        const Outcome outcome = on_ranks(more, 2);
+    const auto error = [&](const Arguments& more, const std::string& message, int ranks = 2) {
+        const Outcome outcome = on_ranks(more, ranks);
         INFO(outcome.output);
         CHECK(outcome.exit_code == 2);
         CHECK(count_of(" - error - ", outcome.output) == 1);
@@ -190,6 +190,11 @@ TEST_CASE("ranks of mpirun write the same texts together, and rank 0 prints them
     error({degree + "tensor_parallel_degree=3"},
           "tensor_parallel_degree = 3: 2 ranks are not a multiple of 3; start 3 ranks");
     error({degree + "expert_parallel_degree=2"}, "has no experts; set it to 1");
+    error({degree + "context_parallel_degree=4"},
+          "context_parallel_degree = 4: must divide the heads that are exchanged "
+          "(context_parallel_rotate_method = \"heads\", and generation), model.n_kv_heads / "
+          "tensor_parallel_degree = 2; valid are 1, 2",
+          4);
     error({"--output", trained().path("no/such/folder.jsonl").string()}, "cannot write: No such file");
 }
 
@@ -287,6 +292,8 @@ TEST_CASE("generate reports what is wrong") {
     write_file(all.path("wide.txt"), std::string("\xFF\xFET\0h\0e\0", 8));
     expect_error(all.run(), {"--prompts", all.path("wide.txt")},
                  "wide.txt: is UTF-16, according to its byte order mark; convert it with iconv");
+    write_file(all.path("table.parquet"), "PAR1\1\2\3");
+    expect_error(all.run(), {"--prompts", all.path("table.parquet")}, "table.parquet prompt > FILE.jsonl");
     write_file(all.path("latin.txt"), "The\n\ncaf\xe9\n");
     expect_error(all.run(), {"--prompts", all.path("latin.txt")}, "latin.txt is not UTF-8");
     expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at byte 1");

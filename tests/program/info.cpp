@@ -210,8 +210,8 @@ TEST_CASE("info: a deck") {
                                           "context_parallel_degree = 4\n"
                                           "context_parallel_rotate_method = \"heads\"\n");
     CHECK_THAT(refused_info({folder / "heads.toml"}),
-               Contains("parallelism.context_parallel_degree = 4: must divide the heads "
-                        "(context_parallel_rotate_method = \"heads\")") &&
+               Contains("parallelism.context_parallel_degree = 4: must divide the heads that are exchanged "
+                        "(context_parallel_rotate_method = \"heads\", and generation)") &&
                    Contains("= 2; valid are 1, 2"));
     write_file(folder / "wide.toml",
                "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"

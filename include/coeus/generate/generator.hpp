@@ -3,9 +3,12 @@
 // of each text, so that each new token needs only one row of computation.
 //
 // Ranks of a mesh divide the work as in training. Tensor-parallel ranks divide heads, so each caches its part
-// of the keys and values; pipeline ranks have those of their layers. All ranks of a pipeline and of tensor
-// parallelism work on the same texts: these are those of a data rank. Data ranks (dp_replicate x dp_shard x
-// cp) have texts of their own. They step together, since they gather weights and exchange rows of experts.
+// of the keys and values; pipeline ranks have those of their layers. Context-parallel ranks divide the tokens
+// of a prompt, and they divide the cached heads further. A single new token cannot be divided: each of them
+// computes it, but attends with its own heads. The ranks of one pipeline, with all tensor- and
+// context-parallel ones, work on the same texts: these are those of a data rank. Data ranks (dp_replicate x
+// dp_shard) have texts of their own. They step together, since they gather weights and exchange rows of
+// experts.
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
@@ -24,9 +27,6 @@
 #include <vector>
 
 namespace coeus {
-
-/// Axes of the ranks that have different texts.
-constexpr unsigned text_axes = axis::dp | axis::cp;
 
 /// Where a generator computes. Mesh and device must outlive it.
 struct GeneratorPlace {
@@ -63,8 +63,8 @@ public:
     void weights_changed();
 
     // The next two return logits on the host: f64 if the model computes in f64, else f32. They are valid
-    // until the next call, and absent on ranks that do not have the last stage. All data ranks must make the
-    // same call with the same `longest`.
+    // until the next call, and absent on ranks that do not have the last stage, and on all but one of the
+    // context-parallel ranks. All data ranks must make the same call with the same `longest`.
 
     /// Starts a text of 1 to `context` tokens in a slot, in place of the slot's previous text. Returns the
     /// logits [1, V] of the next token. Without tokens, the rank only takes part in the work of the others.
@@ -82,6 +82,7 @@ public:
 
 private:
     int64_t tp() const { return mesh_.size(axis::tp); }
+    int64_t cp() const { return mesh_.size(axis::cp); }
     bool has_logits() const { return decoder_.parts().front().last == decoder_.segments().size(); }
     Executor executor();
     MemoryPlan plan(const GeneratorPlace& place) const;

@@ -58,10 +58,12 @@ private:
     std::vector<Term> terms_;
 };
 
+/// The most rows of a micro-batch that generates: of a rank's part of a prompt, or of the next tokens of
+/// texts.
+int64_t most_rows(const KvCache& cache, int64_t texts_at_once, const MeshShape& mesh);
 /// The plan for generation, from the result of measure_generation(), without what the generator itself has.
-/// The rows of each micro-batch are a multiple of `tp`.
 MemoryPlan plan_generation(const Model& model, const KvCache& cache, int64_t texts_at_once,
-                           const LayerMemory& layers, int tp = 1);
+                           const LayerMemory& layers, const MeshShape& mesh = {});
 
 /// Memory that CUDA's libraries, kernels and graphs take on a GPU besides Coeus's own: an estimate, until it
 /// is measured on a GPU.

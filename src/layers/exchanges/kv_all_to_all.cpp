@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HeadsExchange: each context-parallel rank gets all tokens of some heads, by an all-to-all before and after
-// attention (Jacobs et al. 2023, DeepSpeed Ulysses).
+// attention (Jacobs et al. 2023, DeepSpeed Ulysses). OwnHeadsExchange: each has all tokens, but only some
+// heads.
 #include "coeus/layers/exchanges/context_parallel.hpp"
 
 namespace coeus {
@@ -64,54 +65,85 @@ void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Ten
 
 namespace {
 
-// Whole sequences of a rank's heads, with which attention is computed as on a single rank.
-struct OwnHeads {
-    Tensor q, k, v, lse, sinks, dsinks;
-    AttentionShape shape;
+// The shape and the sinks of attention with this rank's heads; the other tensors are not set.
+AttentionTensors own_heads(const AttentionTensors& t, const Communicator& cp) {
+    const int64_t ranks = cp.size();
+    require(t.shape.heads % ranks == 0 && t.shape.kv_heads % ranks == 0,
+            "the number of heads must be a multiple of the context-parallel ranks");
+    AttentionTensors own = {.layer = t.layer, .shape = t.shape};
+    own.shape.heads /= ranks;
+    own.shape.kv_heads /= ranks;
+    // other ranks add the gradients of the other heads' sinks
+    if (t.sinks) own.sinks = t.sinks.slice_rows(cp.rank() * own.shape.heads, own.shape.heads);
+    if (t.dsinks) own.dsinks = t.dsinks.slice_rows(cp.rank() * own.shape.heads, own.shape.heads);
+    return own;
+}
 
-    /// `all` has q, k and v side by side. The lse for all tokens of this rank's heads is as large as that for
-    /// this rank's tokens of all heads. It is kept in the memory of the latter and never exchanged.
-    OwnHeads(Tensor all, const AttentionTensors& t, const Communicator& cp) : shape(t.shape) {
-        const int64_t ranks = cp.size();
-        require(t.shape.heads % ranks == 0 && t.shape.kv_heads % ranks == 0,
-                "the number of heads must be a multiple of the context-parallel ranks");
-        shape.sequence *= ranks;
-        shape.heads /= ranks;
-        shape.kv_heads /= ranks;
-        const int64_t q_cols = shape.heads * shape.head_dim, k_cols = shape.kv_heads * shape.head_dim;
-        q = all.slice_cols(0, q_cols);
-        k = all.slice_cols(q_cols, k_cols);
-        v = all.slice_cols(q_cols + k_cols, shape.kv_heads * shape.value_width());
-        lse = t.lse.reshape({shape.heads, all.rows()});
-        // other ranks add the gradients of the other heads' sinks
-        if (t.sinks) sinks = t.sinks.slice_rows(cp.rank() * shape.heads, shape.heads);
-        if (t.dsinks) dsinks = t.dsinks.slice_rows(cp.rank() * shape.heads, shape.heads);
-    }
-};
+// Whole sequences of a rank's heads, with which attention is computed as on a single rank; without out.
+// `all` has q, k and v side by side. The lse for all tokens of this rank's heads is as large as that for
+// this rank's tokens of all heads. It is kept in the memory of the latter and never exchanged.
+AttentionTensors whole_sequences(Tensor all, const AttentionTensors& t, const Communicator& cp) {
+    AttentionTensors own = own_heads(t, cp);
+    own.shape.sequence *= cp.size();
+    const int64_t q_cols = own.shape.heads * own.shape.head_dim,
+                  k_cols = own.shape.kv_heads * own.shape.head_dim;
+    own.q = all.slice_cols(0, q_cols);
+    own.k = all.slice_cols(q_cols, k_cols);
+    own.v = all.slice_cols(q_cols + k_cols, own.shape.kv_heads * own.shape.value_width());
+    own.lse = t.lse.reshape({own.shape.heads, all.rows()});
+    return own;
+}
+
+int64_t out_cols(const AttentionTensors& t) {
+    return t.shape.heads * t.shape.value_width();
+}
 
 }  // namespace
 
 void HeadsExchange::forward(Ctx& c, const AttentionTensors& t) const {
+    if (cp_.size() == 1) return of_heads_.forward(c, t);
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v}, t);
-    const OwnHeads own(all, t, cp_);
-    const Tensor out = c.temp.alloc(t.out.dtype, {all.rows(), own.shape.heads * own.shape.value_width()});
-    c.k.attention(c.exec, out, own.lse, own.q, own.k, own.v, c.batch.document_start, own.shape);
-    add_sinks(c, out, own.lse, own.sinks);
-    to_tokens(c, {t.out}, out, t);
+    AttentionTensors own = whole_sequences(all, t, cp_);
+    own.out = c.temp.alloc(t.out.dtype, {all.rows(), out_cols(own)});
+    of_heads_.forward(c, own);
+    to_tokens(c, {t.out}, own.out, t);
 }
 
 void HeadsExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v, t.out, dout}, t);
-    const OwnHeads own(all, t, cp_);
-    const int64_t out_cols = own.shape.heads * own.shape.value_width(), qkv_cols = all.cols() - 2 * out_cols;
-    const Tensor out = all.slice_cols(qkv_cols, out_cols),
-                 down = all.slice_cols(qkv_cols + out_cols, out_cols);
+    const AttentionTensors own = whole_sequences(all, t, cp_);
+    const int64_t width = out_cols(own), qkv_cols = all.cols() - 2 * width;
+    const Tensor out = all.slice_cols(qkv_cols, width), down = all.slice_cols(qkv_cols + width, width);
     add_sinks_backward(c, own.dsinks, down, out, own.lse, own.sinks);
     c.k.attention_backward(c.exec, own.q, own.k, own.v, down, out, own.lse, own.q, own.k, own.v,
                            c.batch.document_start, own.shape, false);
     to_tokens(c, {t.q, t.k, t.v}, all.slice_cols(0, qkv_cols), t);
+}
+
+void OwnHeadsExchange::forward(Ctx& c, const AttentionTensors& t) const {
+    const int64_t ranks = cp_.size(), tokens = t.q.rows();
+    if (ranks == 1) return of_heads_.forward(c, t);
+    const Scope temps(c.temp);
+    AttentionTensors own = own_heads(t, cp_);
+    const auto part = [&](Tensor all) {
+        return all.slice_cols(cp_.rank() * (all.cols() / ranks), all.cols() / ranks);
+    };
+    own.q = part(t.q);
+    own.k = part(t.k);
+    own.v = part(t.v);
+    own.lse = t.lse.slice_rows(cp_.rank() * own.shape.heads, own.shape.heads);
+    const Tensor of_ranks = c.temp.alloc(t.out.dtype, {ranks * tokens, out_cols(own)});
+    own.out = of_ranks.slice_rows(cp_.rank() * tokens, tokens);
+    of_heads_.forward(c, own);
+    {
+        const ObservedExchange noted(c.exec, Exchange::heads_to_tokens, of_ranks);
+        cp_.all_gather(c.exec, of_ranks, own.out);
+    }
+    for (int64_t rank = 0; rank < ranks; ++rank)
+        c.k.cast(c.exec, t.out.slice_cols(rank * out_cols(own), out_cols(own)),
+                 of_ranks.slice_rows(rank * tokens, tokens));
 }
 
 }  // namespace coeus

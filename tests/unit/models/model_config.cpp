@@ -84,8 +84,9 @@ TEST_CASE("model config: ranks divide the heads and experts of a decoder") {
     CHECK(refusal({.tensor = 2, .context = 4}).empty());
     CHECK(refusal({.tensor = 2, .context = 2, .context_by_heads = true}).empty());
     CHECK(refusal({.tensor = 2, .context = 4, .context_by_heads = true}) ==
-          "parallelism.context_parallel_degree = 4: must divide the heads (context_parallel_rotate_method = "
-          "\"heads\"), model.n_kv_heads / tensor_parallel_degree = 2; valid are 1, 2");
+          "parallelism.context_parallel_degree = 4: must divide the heads that are exchanged "
+          "(context_parallel_rotate_method = \"heads\", and generation), model.n_kv_heads / "
+          "tensor_parallel_degree = 2; valid are 1, 2");
     CHECK(refusal({.expert = 2}) ==
           "parallelism.expert_parallel_degree = 2: llama3 tiny has no experts; set it to 1");
     set_experts(config, 1);

@@ -82,10 +82,13 @@ private:
 };
 
 /// Exchanges all heads of this rank's tokens for all tokens of this rank's heads (H/P query and K/P key/value
-/// heads), and back (Jacobs et al. 2023, DeepSpeed Ulysses).
+/// heads), and back (Jacobs et al. 2023, DeepSpeed Ulysses). A rank alone exchanges nothing.
 class HeadsExchange : public DividedExchange {
 public:
-    using DividedExchange::DividedExchange;
+    /// `of_heads` computes the forward of this rank's heads for whole sequences. It must outlive the
+    /// exchange. Another one than local_exchange() has no backward.
+    HeadsExchange(const Communicator& cp, Balancing balancing, const KvExchange& of_heads = local_exchange())
+        : DividedExchange(cp, balancing), of_heads_(of_heads) {}
     void forward(Ctx& c, const AttentionTensors& t) const override;
     void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const override;
 
@@ -93,6 +96,22 @@ private:
     Tensor to_heads(Ctx& c, std::initializer_list<Tensor> tensors, const AttentionTensors& t) const;
     void to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Tensor all,
                    const AttentionTensors& t) const;
+
+    const KvExchange& of_heads_;
+};
+
+/// All ranks have the same tokens. Each attends with its own heads (H/P query and K/P key/value heads), and
+/// gathers the results of the others. A rank alone gathers nothing. Only forward.
+class OwnHeadsExchange : public KvExchange {
+public:
+    /// `of_heads` computes the forward of this rank's heads. It and the communicator must outlive the
+    /// exchange.
+    OwnHeadsExchange(const Communicator& cp, const KvExchange& of_heads) : cp_(cp), of_heads_(of_heads) {}
+    void forward(Ctx& c, const AttentionTensors& t) const override;
+
+private:
+    const Communicator& cp_;
+    const KvExchange& of_heads_;
 };
 
 /// The exchange for the ranks of `cp`. The Exec of the computation and `cp` must outlive it. A rank alone

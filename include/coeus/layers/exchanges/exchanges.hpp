@@ -49,8 +49,8 @@ public:
     std::array<BlocksExchange, 2> expert_blocks;
     /// A context of layers that process this batch.
     Ctx context(const Workplace& at, const Batch& batch, Pass pass) const;
-    /// A context of layers that generate: `cache` reads and fills a cache of keys and values. Sequences are
-    /// whole: context-parallel ranks have other texts.
+    /// A context of layers that generate: `cache` reads and fills a cache of keys and values, and knows how
+    /// context-parallel ranks divide it.
     Ctx generating_context(const Workplace& at, const Batch& batch, const KvExchange& cache) const;
     /// Selects blocks or rounds for training.
     void use_blocks(bool use) { blocks_ = use; }
