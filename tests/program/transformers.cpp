@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders that Coeus writes, read by transformers if a Python has it: its logits equal those of
-// the golden files, and those that Coeus computes from the same folder.
+// Hugging Face folders that Coeus writes, read by transformers if a Python has it: it takes every tensor, its
+// logits equal those of the golden files and those that Coeus computes from the same folder, and both
+// continue a text with the same tokens.
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/generate/generator.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/family.hpp"
@@ -31,6 +33,7 @@ namespace fs = std::filesystem;
 
 // golden/README.md: the largest absolute difference
 constexpr double in_float32 = 5e-5, in_float64 = 1e-10;
+constexpr double loss_tolerance = 1e-12;  // relative, as in folder_losses.cpp
 
 constexpr const char* not_there =
     "there is no Python with transformers (doc/checkpoint.md says how to make one)";
@@ -43,12 +46,16 @@ struct Question {
 };
 struct Answers {
     std::vector<std::vector<double>> logits;
+    std::vector<std::vector<int64_t>> continued;  ///< by `continued_by` tokens, in float64
     std::string printed;
 };
+constexpr int64_t continued_by = 20;
 
-Answers ask_transformers(const std::string& python, const std::vector<Question>& questions) {
+Answers ask_transformers(const std::string& python, const std::vector<Question>& questions,
+                         Dtype dtype = Dtype::f32) {
     const TemporaryFolder folder;
-    std::string command = python + " " + paths::source() + "/tests/tools/transformers_logits.py";
+    std::string command = python + " " + paths::source() + "/tests/tools/transformers_logits.py --strict";
+    if (dtype == Dtype::f64) command += fmt::format(" --double --continue {}", continued_by);
     for (size_t i = 0; i < questions.size(); ++i) {
         const auto& [model, tokens, sequences] = questions[i];
         std::vector<int64_t> copy = tokens;
@@ -63,10 +70,12 @@ Answers ask_transformers(const std::string& python, const std::vector<Question>&
                                   (folder / "errors").string() + "'");
     INFO(read_file(folder / "errors"));
     REQUIRE(run.exit_code == 0);
-    Answers answers{.logits = {}, .printed = run.output};
-    for (size_t i = 0; i < questions.size(); ++i)
-        answers.logits.push_back(
-            Safetensors::open(folder / fmt::format("{} logits", i)).read_all<double>("logits"));
+    Answers answers{.logits = {}, .continued = {}, .printed = run.output};
+    for (size_t i = 0; i < questions.size(); ++i) {
+        const Safetensors answer = Safetensors::open(folder / fmt::format("{} logits", i));
+        answers.logits.push_back(answer.read_all<double>("logits"));
+        if (dtype == Dtype::f64) answers.continued.push_back(answer.read_all<int64_t>("continued"));
+    }
     return answers;
 }
 
@@ -95,6 +104,27 @@ std::vector<double> our_logits(const Question& question, Dtype dtype) {
     return values(logits);
 }
 
+int64_t most_likely(const Tensor& logits) {
+    const std::vector<double> all = values(logits);
+    return std::ranges::max_element(all) - all.begin();
+}
+
+/// The most likely tokens after half of the first sequence, in float64, with a cache of keys and values. The
+/// rows of RoPE that depends on the length must not grow beyond that length.
+std::vector<int64_t> our_continuation(const Question& question) {
+    const int64_t length = int64_t(question.tokens.size()) / question.sequences / 2;
+    Generator generator(model_from_hub(question.folder.string()), Dtype::f64, length + continued_by, 1);
+    Pretrained(question.folder).load(generator.decoder());
+    generator.weights_changed();
+    const std::vector<int32_t> text(question.tokens.begin(), question.tokens.begin() + length);
+    std::vector<int64_t> tokens = {most_likely(generator.read(0, text))};
+    while (int64_t(tokens.size()) < continued_by) {
+        const Generator::Next next = {0, int32_t(tokens.back())};
+        tokens.push_back(most_likely(generator.append({&next, 1})));
+    }
+    return tokens;
+}
+
 /// Mean cross entropy of the next tokens, [sequences, length] of them.
 double loss_of(const std::vector<double>& logits, const std::vector<int64_t>& labels) {
     const size_t vocab = logits.size() / labels.size();
@@ -114,6 +144,7 @@ struct GoldenQuestions {
     TemporaryFolder folder;
     std::vector<Question> questions;
     std::vector<std::vector<double>> expected;
+    std::vector<std::vector<int64_t>> labels;
 
     GoldenQuestions() {
         std::vector<GoldenCase> cases;
@@ -143,9 +174,12 @@ private:
         const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length + 1
         const auto windows = batches.read_all<int64_t>("tokens");
         Question& question = questions.emplace_back(Question{folder / name, {}, shape[1]});
-        for (int64_t row = 0; row < shape[1]; ++row)
-            question.tokens.insert(question.tokens.end(), windows.begin() + row * shape[2],
-                                   windows.begin() + (row + 1) * shape[2] - 1);
+        std::vector<int64_t>& next = labels.emplace_back();
+        for (int64_t row = 0; row < shape[1]; ++row) {
+            const auto begin = windows.begin() + row * shape[2], end = begin + shape[2];
+            question.tokens.insert(question.tokens.end(), begin, end - 1);
+            next.insert(next.end(), begin + 1, end);
+        }
         expected.push_back(
             Safetensors::open((model / "logits.safetensors").string()).read_all<double>("logits"));
     }
@@ -164,15 +198,21 @@ TEST_CASE("Coeus computes the golden logits from folders that convert writes") {
     }
 }
 
-TEST_CASE("transformers computes the golden logits from folders that convert writes") {
+TEST_CASE("transformers computes the golden logits from folders that convert writes, and the same texts") {
     const std::string python = python_with("transformers");
     if (python.empty()) return skip(not_there);
     const GoldenQuestions golden;
     if (golden.questions.empty()) return;
-    const Answers answers = ask_transformers(python, golden.questions);
+    const Answers answers = ask_transformers(python, golden.questions),
+                  in_double = ask_transformers(python, golden.questions, Dtype::f64);
     for (size_t i = 0; i < golden.questions.size(); ++i) {
         CAPTURE(golden.questions[i].folder);
         CHECK(largest_difference(answers.logits[i], golden.expected[i]) <= in_float32);
+        CHECK(largest_difference(in_double.logits[i], golden.expected[i]) <= in_float64);
+        CHECK(relatively_close(loss_of(in_double.logits[i], golden.labels[i]),
+                               loss_of(our_logits(golden.questions[i], Dtype::f64), golden.labels[i]),
+                               loss_tolerance));
+        CHECK(in_double.continued[i] == our_continuation(golden.questions[i]));
     }
 }
 
