@@ -114,6 +114,8 @@ void show_hub_folder(const std::string& folder, const Options& options) {
         if (!read.unknown_keys.empty())
             entry("unknown keys",
                   fmt::format("config.json: Coeus ignores {}", join(read.unknown_keys, ", ")));
+        if (const std::string about = read.about_not_applied(); !about.empty())
+            entry("not applied", "config.json: " + about);
     }
     if (!Safetensors::is_at(folder)) {
         entry("weights", "none, only shapes");

@@ -22,11 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys that do not affect the model: types, tokens, versions, and how transformers trains or runs it.
+// Keys that do not affect the model: types, tokens, versions, and how transformers starts or runs it.
 const std::set<std::string> without_meaning = {
-    "_name_or_path",  "architectures", "attention_dropout",    "auto_map",   "bos_token_id",
-    "dtype",          "eos_token_id",  "initializer_range",    "model_type", "pad_token_id",
-    "pretraining_tp", "torch_dtype",   "transformers_version", "use_cache"};
+    "_name_or_path", "architectures",        "auto_map",   "bos_token_id", "dtype",
+    "eos_token_id",  "initializer_range",    "model_type", "pad_token_id", "pretraining_tp",
+    "torch_dtype",   "transformers_version", "use_cache"};
+
+// Dropout and noise, which transformers applies while it trains.
+const std::set<std::string> random_in_training = {"attention_dropout",  "attn_pdrop",  "embd_pdrop",
+                                                  "hidden_dropout",     "resid_pdrop", "residual_dropout",
+                                                  "router_jitter_noise"};
 
 // The text model of a folder that has other parts too is an object with this key.
 const std::string text_key = "text_config";
@@ -37,7 +42,8 @@ std::string path_in_model(std::string path) {
 }
 
 bool has_no_meaning(const std::string& path) {
-    return without_meaning.contains(path_in_model(path));
+    const std::string key = path_in_model(path);
+    return without_meaning.contains(key) || random_in_training.contains(key);
 }
 
 // Adds the keys of an object, and of the objects in it, that nobody asked for.
@@ -52,6 +58,20 @@ void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
         else if (value.is_object() && !is_idle)
             add_unknown(unknown, value, asked);
     }
+}
+
+bool is_zero(const Json& value) {
+    const int64_t* integer = value.as_integer();
+    const double* real = value.as_real();
+    return (integer && *integer == 0) || (real && *real == 0);
+}
+
+std::vector<std::string> not_applied_in(const JsonView& config) {
+    std::vector<std::string> all;
+    for (const std::string& key : random_in_training)
+        if (const auto value = config.find(key); value && !is_zero(value->value()))
+            all.push_back(fmt::format("{} = {}", key, value->value().text()));
+    return all;
 }
 
 // What a folder without config.json is instead.
@@ -168,7 +188,14 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
     model.config.flavor = "hf";
     model.config.validate();
     add_unknown(model.unknown_keys, root, asked);
+    model.not_applied = not_applied_in(root);
     return model;
+}
+
+std::string HubModel::about_not_applied() const {
+    if (not_applied.empty()) return "";
+    return join(not_applied, ", ") +
+           ": Coeus trains without dropout and without noise of routers, as if they were 0";
 }
 
 std::string hub_architecture(std::span<const ModelFamily> families, const JsonView& config) {
@@ -236,10 +263,14 @@ std::vector<std::string> hub_architectures() {
     return all;
 }
 
-DecoderConfig model_from_hub(const std::string& folder, const std::string& family) {
-    const HubModel model = read_hub_model(folder, family);
+void warn_of_unknown_keys(const std::string& folder, const HubModel& model) {
     if (!model.unknown_keys.empty())
         log::warn("{}/config.json: Coeus ignores {}", folder, join(model.unknown_keys, ", "));
+}
+
+DecoderConfig model_from_hub(const std::string& folder, const std::string& family) {
+    const HubModel model = read_hub_model(folder, family);
+    warn_of_unknown_keys(folder, model);
     return model.config;
 }
 

@@ -30,7 +30,12 @@ void require_loss_fits(const Config::Loss& loss, const DecoderConfig& model) {
 // The model of a folder. transformers writes the number of layers of multi-token prediction, but not their
 // tensors: a run that starts from such weights is without these layers unless its deck asks for them.
 DecoderConfig model_from_folder(const Config& config, const std::string& family) {
-    DecoderConfig model = model_from_hub(config.model.hf_assets_path, family);
+    const std::string& folder = config.model.hf_assets_path;
+    const HubModel read = read_hub_model(folder, family);
+    warn_of_unknown_keys(folder, read);
+    if (const std::string about = read.about_not_applied(); !about.empty())
+        log::info("Notice: {}/config.json: {}", folder, about);
+    DecoderConfig model = read.config;
     const std::string weights = initial_weights_path(config);
     if (model.mtp.layers > 0 && !config.model.num_mtp_layers && is_hub_folder(weights) &&
         Safetensors::is_at(weights))

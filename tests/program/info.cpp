@@ -297,10 +297,10 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
     HubFolder capped;
     capped.write();
     std::string config = read_file(capped.folder / "config.json");
-    config.insert(config.find('{') + 1, "\"logit_softcap\": 30, ");
+    config.insert(config.find('{') + 1, "\"logit_softcap\": 30, \"attention_dropout\": 0.25, ");
     write_file(capped.folder / "config.json", config);
     CHECK_THAT(run_coeus({"info", capped.path()}).output,
-               Contains("config.json: Coeus ignores logit_softcap"));
+               Contains("Coeus ignores logit_softcap\n") && Contains(": attention_dropout = 0.25: Coeus"));
     write_file(foreign.folder / "config.json", R"({"architectures": )");
     CHECK_THAT(refused_info({foreign.path()}), Contains("config.json: not valid JSON"));
 }

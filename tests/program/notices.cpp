@@ -2,6 +2,7 @@
 // A run reports settings that cost quality, although it can train with them.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/hub_folder.hpp"
 
 using namespace coeus;
 using namespace coeus::test;
@@ -106,4 +107,30 @@ TEST_CASE("data that is not shuffled is a notice, in dry runs too") {
     CHECK(count_of("Notice: training.shuffle = false: ", corpus.run("out", in_order).output) == 1);
     CHECK(count_of("Notice: training.shuffle = false: ",
                    corpus.run("dry", in_order + Arguments{"--dry_run"}).output) == 1);
+}
+
+TEST_CASE("a run from a folder with dropout and noise of routers says that it applies neither") {
+    const TemporaryFolder folder;
+    const std::filesystem::path from = folder / "from", config = from / "config.json";
+    DecoderConfig model = small_model("mistral", "debugmodel", 32, 2, 8);
+    model.feed_forward.hidden = 48;
+    write_random_folder(from, model);
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const auto output_of = [&](const std::string& name) {
+        const Outcome run =
+            run_coeus(run_from_folder(folder / name, folder / "tokens.h5", from, "mistral", {steps(1)}));
+        INFO(run.output);
+        CHECK(run.exit_code == 0);
+        return run.output;
+    };
+    CHECK_THAT(output_of("without"), !Contains("Coeus trains without"));
+    std::string text = read_file(config);
+    text.insert(text.find('{') + 1, "\"attention_dropout\": 0.1, \"router_jitter_noise\": 0.01, ");
+    write_file(config, text);
+    CHECK(count_of(
+              "Notice: " + config.string() +
+                  ": attention_dropout = 0.1, router_jitter_noise = 0.01: Coeus trains without dropout and "
+                  "without noise of routers, as if they were 0",
+              output_of("with")) == 1);
+    CHECK(read_metrics(folder / "with").losses() == read_metrics(folder / "without").losses());
 }

@@ -20,13 +20,21 @@ struct HubModel {
     DecoderConfig config;                   ///< with the flavour "hf"
     std::vector<std::string> unknown_keys;  ///< keys that the family does not read and that are not known to
                                             ///< be irrelevant: the model may be different
+    /// Dropout and noise of routers, if they are not 0: "attention_dropout = 0.1". transformers applies them
+    /// while it trains.
+    std::vector<std::string> not_applied;
+
+    /// These, and what Coeus does instead: "attention_dropout = 0.1: Coeus trains ..."; "" if there are none.
+    std::string about_not_applied() const;
 };
 
 /// Reads config.json in a folder. `family`: the family that the deck names, for architectures that several
 /// families can read; "": the latest of these. ConfigError naming file and key: an unknown architecture, one
 /// that the named family cannot read, a missing or wrong value, a feature that is not implemented.
 HubModel read_hub_model(const std::string& folder, const std::string& family = "");
-/// The same; logs a warning that names unknown keys.
+/// Logs a warning that names unknown keys, if there are any.
+void warn_of_unknown_keys(const std::string& folder, const HubModel& model);
+/// Reads config.json, and warns of unknown keys.
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family = "");
 
 /// Reads a config.json, with a list "architectures", by the table of a family (hub_keys.hpp); name and

@@ -167,7 +167,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     temperature_keys(keys, config.grouped().temperature);
     // transformers has the coefficient of the loss that balances experts, but not the loss
     keys.balance(config);
-    keys.idle({"router_jitter_noise", "for_llm_compressor", "_attn_implementation_autoset"});
+    keys.idle({"for_llm_compressor", "_attn_implementation_autoset"});
 }
 
 constexpr std::array names = {

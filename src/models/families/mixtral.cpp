@@ -32,7 +32,6 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.integer({"num_local_experts", "num_experts"}, config.moe.experts);
     keys.integer("num_experts_per_tok", config.moe.top_k);
     keys.balance(config);
-    keys.idle({"router_jitter_noise"});
 }
 
 constexpr std::array names = {HubName{"moe.router.gate.weight", "block_sparse_moe.gate.weight"}};

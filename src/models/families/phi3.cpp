@@ -47,7 +47,7 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.window(config, {.in_all_layers = true, .writes_lists = false});
     // transformers' default is a token that smaller vocabularies do not have
     if (config.vocab <= 32000) keys.write("pad_token_id", {});
-    keys.idle({"embd_pdrop", "resid_pdrop", "full_attn_mod", "interpolate_factor"});
+    keys.idle({"full_attn_mod", "interpolate_factor"});
 }
 
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,

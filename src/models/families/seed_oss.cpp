@@ -27,7 +27,6 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     bias = of_inputs   ? of_output ? AttentionBias::all : AttentionBias::qkv
            : of_output ? AttentionBias::out
                        : AttentionBias::none;
-    keys.idle({"residual_dropout"});
 }
 
 DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t head_dim,
