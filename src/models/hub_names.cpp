@@ -51,6 +51,13 @@ std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape
     return {HubPlace::whole(usual_hub_name(parameter), shape)};
 }
 
+std::vector<HubPlace> hub_places_by(std::span<const HubName> own, const std::string& parameter,
+                                    const Shape& shape, const DecoderConfig& config) {
+    const std::string name = hub_name_in(own, parameter);
+    return name.empty() ? usual_hub_places(parameter, shape, config)
+                        : std::vector{HubPlace::whole(name, shape)};
+}
+
 std::vector<HubPlace> stacked_hub_places(const std::string& name, const Shape& shape, int64_t all_rows,
                                          int64_t first) {
     const int rank = shape.rank;

@@ -74,6 +74,14 @@ struct ModelFamily {
                                         Output output) = nullptr;
 };
 
+/// The sizes of a flavour; `hidden` is the width of dense layers, 0 if there are none.
+struct FlavorSizes {
+    const char* flavor;
+    int64_t dim, layers, heads, kv_heads, head_dim, hidden, vocab;
+};
+/// What the flavours of a family share, with the name and the sizes of one. Attention is grouped.
+DecoderConfig with_sizes(DecoderConfig model, const FlavorSizes& sizes);
+
 /// torchtitan's rule: matrices that write to the residual stream, and the up projection, have smaller initial
 /// values in later layers.
 Init usual_init(WeightRole role, int64_t layer, const DecoderConfig& config);

@@ -23,6 +23,9 @@ std::string hub_name_in(std::span<const HubName> names, const std::string& param
 /// tensor for each.
 std::vector<HubPlace> usual_hub_places(const std::string& parameter, const Shape& shape,
                                        const DecoderConfig& config);
+/// The same for a family with names of its own for some parameters.
+std::vector<HubPlace> hub_places_by(std::span<const HubName> own, const std::string& parameter,
+                                    const Shape& shape, const DecoderConfig& config);
 /// The place of a matrix [rows, cols] in a tensor [all_rows, cols], or the places of matrices [E, rows, cols]
 /// in a tensor [E, all_rows, cols]: our rows are its rows from `first` on.
 std::vector<HubPlace> stacked_hub_places(const std::string& name, const Shape& shape, int64_t all_rows,

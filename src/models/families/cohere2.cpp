@@ -49,25 +49,18 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.constant("use_qk_norm", false, "norms of heads are not implemented yet");
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t hidden,
-                     int64_t vocab, int64_t window, int64_t max_seq_len) {
-    return {
-        .family = "cohere2",
-        .flavor = name,
-        .dim = dim,
-        .layers = layers,
-        .vocab = vocab,
-        .attention =
-            GroupedAttentionConfig{.heads = heads, .kv_heads = 8, .head_dim = dim / heads, .window = window},
-        .windowed = three_of_four(),
-        .without_rope = {.period = 4, .first = 3},
-        .feed_forward = {.hidden = hidden},
-        .rope = {.theta = 50000},
-        .norm_type = NormType::layer_norm,
-        .tied = true,
-        .logits_scale = 0.25,
-        .parallel_block = true,
-        .max_seq_len = max_seq_len};
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t window, int64_t max_seq_len) {
+    return with_sizes({.family = "cohere2",
+                       .attention = GroupedAttentionConfig{.window = window},
+                       .windowed = three_of_four(),
+                       .without_rope = {.period = 4, .first = 3},
+                       .rope = {.theta = 50000},
+                       .norm_type = NormType::layer_norm,
+                       .tied = true,
+                       .logits_scale = 0.25,
+                       .parallel_block = true,
+                       .max_seq_len = max_seq_len},
+                      sizes);
 }
 
 }  // namespace
@@ -79,9 +72,9 @@ namespace coeus {
 ModelFamily cohere2_family() {
     using namespace cohere;
     return {.name = "cohere2",
-            .flavors = {flavor("debugmodel", 256, 4, 16, 768, 2048, 64, 2048),
-                        flavor("R7B", 4096, 32, 32, 14336, 256000, 4096, 8192),
-                        flavor("A", 12288, 64, 96, 36864, 256000, 4096, 131072)},
+            .flavors = {flavor({"debugmodel", 256, 4, 16, 8, 16, 768, 2048}, 64, 2048),
+                        flavor({"R7B", 4096, 32, 32, 8, 128, 14336, 256000}, 4096, 8192),
+                        flavor({"A", 12288, 64, 96, 8, 128, 36864, 256000}, 4096, 131072)},
             .architectures = {"Cohere2ForCausalLM"},
             .model_types = {"cohere2"},
             .hub_keys = hub_keys,

@@ -30,19 +30,12 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
         keys.write("bos_token_id", first_token);
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
-                     int64_t hidden, int64_t window, int64_t vocab) {
-    return {.family = "cwm",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention =
-                GroupedAttentionConfig{
-                    .heads = heads, .kv_heads = kv_heads, .head_dim = dim / heads, .window = window},
-            .windowed = usual_windowed,
-            .feed_forward = {.hidden = hidden},
-            .rope = usual_rope};
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t window) {
+    return with_sizes({.family = "cwm",
+                       .attention = GroupedAttentionConfig{.window = window},
+                       .windowed = usual_windowed,
+                       .rope = usual_rope},
+                      sizes);
 }
 
 }  // namespace
@@ -54,8 +47,8 @@ namespace coeus {
 ModelFamily cwm_family() {
     using namespace cwm;
     return {.name = "cwm",
-            .flavors = {flavor("debugmodel", 256, 8, 16, 8, 768, 64, 2048),
-                        flavor("32B", 6144, 64, 48, 8, 21504, 8192, 128256)},
+            .flavors = {flavor({"debugmodel", 256, 8, 16, 8, 16, 768, 2048}, 64),
+                        flavor({"32B", 6144, 64, 48, 8, 128, 21504, 128256}, 8192)},
             .architectures = {"CwmForCausalLM"},
             .model_types = {"cwm"},
             .hub_keys = hub_keys,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ERNIE 4.5 (Baidu 2025), dense and with experts: Llama with RoPE of
-// neighbouring columns. Its router adds biases to the softmax for the choice
-// alone.
+// ERNIE 4.5 (Baidu 2025), dense and with experts: Llama with RoPE of neighbouring columns. Its router adds
+// biases to the softmax for the choice alone.
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_keys.hpp"
 
@@ -69,19 +68,14 @@ std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shap
     return {place};
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
-                     int64_t head_dim, int64_t hidden, int64_t vocab, const MoeConfig& experts = {}) {
-    return {.family = "ernie4_5",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention = GroupedAttentionConfig{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim},
-            .feed_forward = {.hidden = hidden},
-            .moe = experts,
-            .moe_layers = {.first = experts.experts > 0 ? 1 : 0},
-            .rope = {.theta = 500000},
-            .tied = true};
+DecoderConfig flavor(const FlavorSizes& sizes, const MoeConfig& experts = {}, int64_t dense_layers = 1) {
+    return with_sizes({.family = "ernie4_5",
+                       .attention = GroupedAttentionConfig{},
+                       .moe = experts,
+                       .moe_layers = {.first = experts.experts > 0 ? dense_layers : 0},
+                       .rope = {.theta = 500000},
+                       .tied = true},
+                      sizes);
 }
 
 }  // namespace
@@ -92,13 +86,15 @@ namespace coeus {
 
 ModelFamily ernie4_5_family() {
     using namespace ernie4_5;
-    MoeConfig small = usual_experts;
+    MoeConfig small = usual_experts, large = usual_experts;
     small.experts = 16, small.hidden = 64, small.shared_hidden = 128;
+    large.top_k = 8, large.hidden = 3584, large.shared_hidden = 0;
     return {.name = "ernie4_5",
-            .flavors = {flavor("debugmodel", 256, 6, 16, 4, 16, 768, 2048),
-                        flavor("debugmodel_moe", 256, 4, 16, 4, 16, 768, 2048, small),
-                        flavor("0.3B", 1024, 18, 16, 2, 128, 3072, 103424),
-                        flavor("21B-A3B", 2560, 28, 20, 4, 128, 12288, 103424, usual_experts)},
+            .flavors = {flavor({"debugmodel", 256, 6, 16, 4, 16, 768, 2048}),
+                        flavor({"debugmodel_moe", 256, 4, 16, 4, 16, 768, 2048}, small),
+                        flavor({"0.3B", 1024, 18, 16, 2, 128, 3072, 103424}),
+                        flavor({"21B-A3B", 2560, 28, 20, 4, 128, 12288, 103424}, usual_experts),
+                        flavor({"300B-A47B", 8192, 54, 64, 8, 128, 28672, 103424}, large, 3)},
             .architectures = {dense, with_experts},
             .model_types = {"ernie4_5", "ernie4_5_moe"},
             .hub_keys = hub_keys,

@@ -43,28 +43,20 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
         config.without_rope = all_but(config.windowed, config.layers);
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t head_dim,
-                     int64_t hidden, int64_t window, int64_t vocab, bool tied, int64_t max_seq_len) {
-    DecoderConfig model = {.family = "exaone4",
-                           .flavor = name,
-                           .dim = dim,
-                           .layers = layers,
-                           .vocab = vocab,
-                           .attention = GroupedAttentionConfig{.heads = heads,
-                                                               .kv_heads = 8,
-                                                               .head_dim = head_dim,
-                                                               .qk_norm = QkNorm::before_rope,
-                                                               .window = window},
-                           .feed_forward = {.hidden = hidden},
-                           .rope = {.theta = 1e6,
-                                    .scaling = Llama3Scaling{.factor = 16, .original_positions = 8192},
-                                    .layout = RopeLayout::half_split},
-                           .norm_placement = NormPlacement::after,
-                           .tied = tied,
-                           .max_seq_len = max_seq_len};
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t window, bool tied, int64_t max_seq_len) {
+    DecoderConfig model =
+        with_sizes({.family = "exaone4",
+                    .attention = GroupedAttentionConfig{.qk_norm = QkNorm::before_rope, .window = window},
+                    .rope = {.theta = 1e6,
+                             .scaling = Llama3Scaling{.factor = 16, .original_positions = 8192},
+                             .layout = RopeLayout::half_split},
+                    .norm_placement = NormPlacement::after,
+                    .tied = tied,
+                    .max_seq_len = max_seq_len},
+                   sizes);
     if (window == 0) return model;
     model.windowed = usual_windowed;
-    model.without_rope = all_but(usual_windowed, layers);
+    model.without_rope = all_but(usual_windowed, model.layers);
     return model;
 }
 
@@ -77,9 +69,9 @@ namespace coeus {
 ModelFamily exaone4_family() {
     using namespace exaone4;
     return {.name = "exaone4",
-            .flavors = {flavor("debugmodel", 256, 4, 16, 16, 768, 64, 2048, true, 2048),
-                        flavor("1.2B", 2048, 30, 32, 64, 4096, 0, 102400, true, 65536),
-                        flavor("32B", 5120, 64, 40, 128, 27392, 4096, 102400, false, 131072)},
+            .flavors = {flavor({"debugmodel", 256, 4, 16, 8, 16, 768, 2048}, 64, true, 2048),
+                        flavor({"1.2B", 2048, 30, 32, 8, 64, 4096, 102400}, 0, true, 65536),
+                        flavor({"32B", 5120, 64, 40, 8, 128, 27392, 102400}, 4096, false, 131072)},
             .architectures = {"Exaone4ForCausalLM"},
             .model_types = {"exaone4"},
             .hub_keys = hub_keys,

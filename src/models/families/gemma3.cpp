@@ -4,19 +4,11 @@
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_keys.hpp"
 
-#include <array>
 #include <cmath>
 
 namespace coeus::gemma3 {
 
 namespace {
-
-struct Row {
-    const char* flavor;
-    int64_t dim, layers, heads, kv_heads, head_dim, hidden, vocab, window, max_seq_len;
-    double rope_factor = 8;     // of the layers without a window
-    int64_t score_columns = 0;  // scores are divided by its square root; 0: head_dim
-};
 
 constexpr int64_t usual_period = 6;  // of the layers without a window
 
@@ -24,30 +16,27 @@ LayerChoice usual_windowed() {
     return {.word = "111110"};
 }
 
-DecoderConfig flavor(const Row& row) {
-    const double columns = double(row.score_columns > 0 ? row.score_columns : row.head_dim);
-    DecoderConfig config = {.family = "gemma3",
-                            .flavor = row.flavor,
-                            .dim = row.dim,
-                            .layers = row.layers,
-                            .vocab = row.vocab,
-                            .attention = GroupedAttentionConfig{.heads = row.heads,
-                                                                .kv_heads = row.kv_heads,
-                                                                .head_dim = row.head_dim,
-                                                                .qk_norm = QkNorm::before_rope,
-                                                                .scale = 1 / std::sqrt(columns),
-                                                                .window = row.window},
-                            .windowed = usual_windowed(),
-                            .feed_forward = {.hidden = row.hidden, .activation = Activation::gelu_tanh},
-                            .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
-                            .window_rope = {.theta = 1e4},
-                            .norm_eps = 1e-6,
-                            .norm_placement = NormPlacement::around,
-                            .norm_offset = true,
-                            .tied = true,
-                            .embedding_scale = std::sqrt(double(row.dim)),
-                            .max_seq_len = row.max_seq_len};
-    if (row.rope_factor > 1) config.rope.scaling = LinearScaling{.factor = row.rope_factor};
+// The layers without a window may have a RoPE that is stretched. Scores are divided by the square root of
+// `score_columns`, or of the width of a head.
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t window, int64_t max_seq_len, double rope_factor = 1,
+                     int64_t score_columns = 0) {
+    const auto columns = double(score_columns > 0 ? score_columns : sizes.head_dim);
+    DecoderConfig config = with_sizes({.family = "gemma3",
+                                       .attention = GroupedAttentionConfig{.qk_norm = QkNorm::before_rope,
+                                                                           .scale = 1 / std::sqrt(columns),
+                                                                           .window = window},
+                                       .windowed = usual_windowed(),
+                                       .feed_forward = {.activation = Activation::gelu_tanh},
+                                       .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+                                       .window_rope = {.theta = 1e4},
+                                       .norm_eps = 1e-6,
+                                       .norm_placement = NormPlacement::around,
+                                       .norm_offset = true,
+                                       .tied = true,
+                                       .embedding_scale = std::sqrt(double(sizes.dim)),
+                                       .max_seq_len = max_seq_len},
+                                      sizes);
+    if (rope_factor > 1) config.rope.scaling = LinearScaling{.factor = rope_factor};
     return config;
 }
 
@@ -66,15 +55,9 @@ void read_period(HubKeys& keys, DecoderConfig& config) {
     config.windowed = all_but_each(period, config.layers, usual_windowed());
 }
 
-void window_keys(HubKeys& keys, DecoderConfig& config) {
-    if (keys.reads()) read_period(keys, config);
-    // transformers does not run a null window, not even if no layer has it
-    keys.window(config, {.has_first = false, .without_any = 4096});
-}
-
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
     // transformers' defaults
-    keys.usual(config, flavor({"", 2304, 26, 8, 4, 256, 9216, 262208, 4096, 131072, 1}));
+    keys.usual(config, flavor({"", 2304, 26, 8, 4, 256, 9216, 262208}, 4096, 131072));
     GroupedAttentionConfig& a = config.grouped();
     if (keys.reads()) config.embedding_scale = std::sqrt(double(config.dim));
     keys.idle({"cache_implementation"});
@@ -86,19 +69,10 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     int64_t columns = a.scale > 0 ? std::llround(1 / (a.scale * a.scale)) : a.head_dim;
     keys.integer("query_pre_attn_scalar", columns);
     if (keys.reads()) a.scale = 1 / std::sqrt(double(columns));
-    window_keys(keys, config);
+    if (keys.reads()) read_period(keys, config);
+    // transformers does not run a null window, not even if no layer has it
+    keys.window(config, {.has_first = false, .without_any = 4096});
     keys.ropes(config, "rope_local_base_freq");
-}
-
-constexpr std::array names = {HubName{"post_attention_norm.weight", "post_attention_layernorm.weight"},
-                              HubName{"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
-                              HubName{"post_ffn_norm.weight", "post_feedforward_layernorm.weight"}};
-
-std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
-                                 const DecoderConfig& config) {
-    const std::string own = hub_name_in(names, parameter);
-    return own.empty() ? usual_hub_places(parameter, shape, config)
-                       : std::vector{HubPlace::whole(own, shape)};
 }
 
 }  // namespace
@@ -110,17 +84,17 @@ namespace coeus {
 ModelFamily gemma3_family() {
     using namespace gemma3;
     return {.name = "gemma3",
-            .flavors = {flavor({"debugmodel", 256, 6, 8, 4, 32, 768, 2048, 64, 2048, 1}),
-                        flavor({"270M", 640, 18, 4, 1, 256, 2048, 262144, 512, 32768, 1}),
-                        flavor({"1B", 1152, 26, 4, 1, 256, 6912, 262144, 512, 32768, 1}),
-                        flavor({"4B", 2560, 34, 8, 4, 256, 10240, 262208, 1024, 131072}),
-                        flavor({"12B", 3840, 48, 16, 8, 256, 15360, 262208, 1024, 131072}),
-                        flavor({"27B", 5376, 62, 32, 16, 128, 21504, 262208, 1024, 131072, 8, 168})},
+            .flavors = {flavor({"debugmodel", 256, 6, 8, 4, 32, 768, 2048}, 64, 2048),
+                        flavor({"270M", 640, 18, 4, 1, 256, 2048, 262144}, 512, 32768),
+                        flavor({"1B", 1152, 26, 4, 1, 256, 6912, 262144}, 512, 32768),
+                        flavor({"4B", 2560, 34, 8, 4, 256, 10240, 262208}, 1024, 131072, 8),
+                        flavor({"12B", 3840, 48, 16, 8, 256, 15360, 262208}, 1024, 131072, 8),
+                        flavor({"27B", 5376, 62, 32, 16, 128, 21504, 262208}, 1024, 131072, 8, 168)},
             .architectures = {"Gemma3ForCausalLM"},
             .model_types = {"gemma3_text"},
             .wrappers = {"Gemma3ForConditionalGeneration"},
             .hub_keys = hub_keys,
-            .hub_places = hub_places,
+            .hub_places = usual_hub_places,
             .hub_ignores = usually_ignored_in_hub,
             .init = usual_init};
 }

@@ -31,28 +31,17 @@ constexpr std::array names = {HubName{"post_attention_norm.weight", "post_self_a
 
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
-    if (const std::string name = hub_name_in(names, parameter); !name.empty())
-        return {HubPlace::whole(name, shape)};
     const std::array stacks = {gate_up_hub_stack(config)};
     if (auto places = places_in(stacks, parameter, shape); !places.empty()) return places;
-    return usual_hub_places(parameter, shape, config);
+    return hub_places_by(names, parameter, shape, config);
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
-                     int64_t head_dim, int64_t hidden, int64_t vocab, AttentionBias bias) {
-    return {.family = "glm4",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention = GroupedAttentionConfig{.heads = heads,
-                                                .kv_heads = kv_heads,
-                                                .head_dim = head_dim,
-                                                .bias = bias,
-                                                .rope_fraction = 0.5},
-            .feed_forward = {.hidden = hidden},
-            .norm_placement = NormPlacement::around,
-            .max_seq_len = 32768};
+DecoderConfig flavor(const FlavorSizes& sizes, AttentionBias bias) {
+    return with_sizes({.family = "glm4",
+                       .attention = GroupedAttentionConfig{.bias = bias, .rope_fraction = 0.5},
+                       .norm_placement = NormPlacement::around,
+                       .max_seq_len = 32768},
+                      sizes);
 }
 
 }  // namespace
@@ -64,9 +53,9 @@ namespace coeus {
 ModelFamily glm4_family() {
     using namespace glm4;
     return {.name = "glm4",
-            .flavors = {flavor("debugmodel", 256, 4, 16, 8, 16, 768, 2048, AttentionBias::qkv),
-                        flavor("9B-0414", 4096, 40, 32, 2, 128, 13696, 151552, AttentionBias::qkv),
-                        flavor("32B-0414", 6144, 61, 48, 2, 128, 23040, 151552, AttentionBias::none)},
+            .flavors = {flavor({"debugmodel", 256, 4, 16, 8, 16, 768, 2048}, AttentionBias::qkv),
+                        flavor({"9B-0414", 4096, 40, 32, 2, 128, 13696, 151552}, AttentionBias::qkv),
+                        flavor({"32B-0414", 6144, 61, 48, 2, 128, 23040, 151552}, AttentionBias::none)},
             .architectures = {"Glm4ForCausalLM"},
             .model_types = {"glm4"},
             .hub_keys = hub_keys,

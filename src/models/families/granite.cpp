@@ -3,7 +3,6 @@
 // experts, perhaps shared ones too.
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_keys.hpp"
-#include "coeus/models/parts/moe.hpp"
 
 #include <array>
 
@@ -11,31 +10,17 @@ namespace coeus::granite {
 
 namespace {
 
-struct Row {
-    const char* flavor;
-    int64_t dim, layers, heads, kv_heads, hidden;
-    double logits_scaling;
-    int64_t experts = 0, vocab = 49155, max_seq_len = 4096;
-};
-
-// The weights of a token's experts are a softmax over the logits of these.
-MoeConfig experts_of(int64_t experts, int64_t hidden, int64_t top_k) {
-    return {.experts = experts, .top_k = top_k, .hidden = hidden, .normalise = true};
-}
-
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
     MoeConfig& m = config.moe;
-    const bool has_shared = keys.architecture("GraniteMoeSharedForCausalLM", m.shared_hidden > 0),
-               has_experts =
-                   keys.architecture("GraniteMoeForCausalLM", m.experts > 0 && m.shared_hidden == 0) ||
-                   has_shared;
+    const bool has_shared = keys.architecture("GraniteMoeSharedForCausalLM", m.shared_hidden > 0);
+    const bool has_routed = keys.architecture("GraniteMoeForCausalLM", m.experts > 0 && !has_shared);
     // transformers' defaults
     DecoderConfig absent = {.attention = GroupedAttentionConfig{.scale = 1},
                             .rope = {.layout = RopeLayout::half_split},
                             .norm_eps = 1e-6,
                             .max_seq_len = 2048};
-    if (has_experts) {
-        absent.moe = experts_of(8, 0, 2);
+    if (has_shared || has_routed) {
+        absent.moe = {.experts = 8, .top_k = 2, .normalise = true};
         keys.usual_of_experts(config, absent);
         keys.integer("num_local_experts", m.experts);
         keys.integer("num_experts_per_tok", m.top_k);
@@ -56,31 +41,40 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     config.logits_scale = 1 / divisor;
 }
 
-// One tensor has gate and up of a feed-forward layer, or of all experts.
-std::vector<HubPlace> half_of(const std::string& name, const Shape& shape, bool second) {
-    const int64_t rows = shape[shape.rank - 2];
-    return stacked_hub_places(name, shape, 2 * rows, second ? rows : 0);
-}
-
 constexpr std::array names = {HubName{"moe.router.gate.weight", "block_sparse_moe.router.layer.weight"},
                               HubName{"moe.experts.w2", "block_sparse_moe.output_linear.weight"},
                               HubName{"moe.shared_experts.w2.weight", "shared_mlp.output_linear.weight"}};
-constexpr std::array names_of_gate = {
-    HubName{"moe.experts.w1", "block_sparse_moe.input_linear.weight"},
-    HubName{"moe.shared_experts.w1.weight", "shared_mlp.input_linear.weight"}};
-constexpr std::array names_of_up = {
-    HubName{"moe.experts.w3", "block_sparse_moe.input_linear.weight"},
-    HubName{"moe.shared_experts.w3.weight", "shared_mlp.input_linear.weight"}};
 
+// One tensor has gate and up of all experts, or of the shared ones.
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
-    if (const std::string name = hub_name_in(names, parameter); !name.empty())
-        return {HubPlace::whole(name, shape)};
-    if (const std::string name = hub_name_in(names_of_gate, parameter); !name.empty())
-        return half_of(name, shape, false);
-    if (const std::string name = hub_name_in(names_of_up, parameter); !name.empty())
-        return half_of(name, shape, true);
-    return usual_hub_places(parameter, shape, config);
+    const int64_t width = config.moe.hidden, shared = config.moe.shared_hidden;
+    const std::array stacks = {
+        HubStack{"block_sparse_moe.input_linear.weight",
+                 {{"moe.experts.w1", width}, {"moe.experts.w3", width}}},
+        HubStack{"shared_mlp.input_linear.weight",
+                 {{"moe.shared_experts.w1.weight", shared}, {"moe.shared_experts.w3.weight", shared}}}};
+    if (auto places = places_in(stacks, parameter, shape); !places.empty()) return places;
+    return hub_places_by(names, parameter, shape, config);
+}
+
+// The weights of a token's experts are a softmax over the logits of these.
+DecoderConfig flavor(const FlavorSizes& sizes, double logits_scaling, double theta = 10000,
+                     int64_t max_seq_len = 4096, int64_t experts = 0, double norm_eps = 1e-5) {
+    DecoderConfig model =
+        with_sizes({.family = "granite",
+                    .attention = GroupedAttentionConfig{.scale = 1 / double(sizes.head_dim)},
+                    .rope = {.theta = theta, .layout = RopeLayout::half_split},
+                    .norm_eps = norm_eps,
+                    .tied = true,
+                    .embedding_scale = 12,
+                    .residual_scale = 0.22,
+                    .logits_scale = 1 / logits_scaling,
+                    .max_seq_len = max_seq_len},
+                   sizes);
+    if (experts > 0) model.moe = {.experts = experts, .top_k = 8, .hidden = 512, .normalise = true};
+    set_router_aux_loss_coef(model, usual_router_aux_loss_coef);
+    return model;
 }
 
 }  // namespace
@@ -91,45 +85,23 @@ namespace coeus {
 
 ModelFamily granite_family() {
     using namespace granite;
-    ModelFamily family = {
-        .name = "granite",
-        .flavors = {},
-        .architectures = {"GraniteForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
-        .model_types = {"granite", "granitemoe", "granitemoeshared"},
-        .hub_keys = hub_keys,
-        .hub_places = hub_places,
-        .hub_ignores = usually_ignored_in_hub,
-        .init = usual_init};
-    const Row rows[] = {
-        {"debugmodel", 256, 6, 16, 8, 768, 8, 0, 2048, 2048},
-        {"3.0-2B", 2048, 40, 32, 8, 8192, 8},
-        {"3.0-8B", 4096, 40, 32, 8, 12800, 16},
-        {"3.0-1B-A400M", 1024, 24, 16, 8, 512, 6, 32},
-        {"3.0-3B-A800M", 1536, 32, 24, 8, 512, 6, 40},
-    };
-    for (const Row& row : rows) {
-        const int64_t head_dim = row.dim / row.heads;
-        const bool dense = row.experts == 0;
-        family.flavors.push_back({.family = family.name,
-                                  .flavor = row.flavor,
-                                  .dim = row.dim,
-                                  .layers = row.layers,
-                                  .vocab = row.vocab,
-                                  .attention = GroupedAttentionConfig{.heads = row.heads,
-                                                                      .kv_heads = row.kv_heads,
-                                                                      .head_dim = head_dim,
-                                                                      .scale = 1 / double(head_dim)},
-                                  .feed_forward = {.hidden = dense ? row.hidden : 0},
-                                  .moe = dense ? MoeConfig() : experts_of(row.experts, row.hidden, 8),
-                                  .rope = {.layout = RopeLayout::half_split},
-                                  .tied = true,
-                                  .embedding_scale = 12,
-                                  .residual_scale = 0.22,
-                                  .logits_scale = 1 / row.logits_scaling,
-                                  .max_seq_len = row.max_seq_len});
-        set_router_aux_loss_coef(family.flavors.back(), usual_router_aux_loss_coef);
-    }
-    return family;
+    return {.name = "granite",
+            .flavors = {flavor({"debugmodel", 256, 6, 16, 8, 16, 768, 2048}, 8, 1e4, 2048),
+                        flavor({"3.0-2B", 2048, 40, 32, 8, 64, 8192, 49155}, 8),
+                        flavor({"3.0-8B", 4096, 40, 32, 8, 128, 12800, 49155}, 16),
+                        flavor({"3.0-1B-A400M", 1024, 24, 16, 8, 64, 0, 49155}, 6, 1e4, 4096, 32),
+                        flavor({"3.0-3B-A800M", 1536, 32, 24, 8, 64, 0, 49155}, 6, 1e4, 4096, 40),
+                        flavor({"3.1-2B", 2048, 40, 32, 8, 64, 8192, 49152}, 8, 5e6, 131072),
+                        flavor({"3.1-8B", 4096, 40, 32, 8, 128, 12800, 49152}, 16, 1e7, 131072),
+                        flavor({"3.1-1B-A400M", 1024, 24, 16, 8, 64, 0, 49155}, 6, 1.5e6, 131072, 32, 1e-6),
+                        flavor({"3.3-2B", 2048, 40, 32, 8, 64, 8192, 49159}, 8, 1e7, 131072),
+                        flavor({"3.3-8B", 4096, 40, 32, 8, 128, 12800, 49159}, 16, 1e7, 131072)},
+            .architectures = {"GraniteForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
+            .model_types = {"granite", "granitemoe", "granitemoeshared"},
+            .hub_keys = hub_keys,
+            .hub_places = hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
 }
 
 }  // namespace coeus

@@ -11,11 +11,6 @@ namespace coeus::mixtral {
 
 namespace {
 
-struct Row {
-    const char* flavor;
-    int64_t dim, layers, heads, kv_heads, hidden, vocab, max_seq_len;
-};
-
 MoeConfig experts_of(int64_t hidden) {
     return {.experts = 8, .top_k = 2, .hidden = hidden, .normalise = true};
 }
@@ -34,15 +29,24 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.balance(config);
 }
 
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t width, int64_t max_seq_len) {
+    DecoderConfig model = with_sizes({.family = "mixtral",
+                                      .attention = GroupedAttentionConfig{},
+                                      .moe = experts_of(width),
+                                      .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
+                                      .max_seq_len = max_seq_len},
+                                     sizes);
+    set_router_aux_loss_coef(model, usual_router_aux_loss_coef);
+    return model;
+}
+
 constexpr std::array names = {HubName{"moe.router.gate.weight", "block_sparse_moe.gate.weight"}};
 
 std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
                                  const DecoderConfig& config) {
-    if (const std::string name = hub_name_in(names, parameter); !name.empty())
-        return {HubPlace::whole(name, shape)};
     const ExpertNames experts = {.experts = "block_sparse_moe.experts", .w1 = "w1", .w2 = "w2", .w3 = "w3"};
     if (auto places = usual_expert_places(parameter, shape, experts)) return *std::move(places);
-    return usual_hub_places(parameter, shape, config);
+    return hub_places_by(names, parameter, shape, config);
 }
 
 }  // namespace
@@ -53,34 +57,16 @@ namespace coeus {
 
 ModelFamily mixtral_family() {
     using namespace mixtral;
-    ModelFamily family = {.name = "mixtral",
-                          .flavors = {},
-                          .architectures = {"MixtralForCausalLM"},
-                          .model_types = {"mixtral"},
-                          .hub_keys = hub_keys,
-                          .hub_places = hub_places,
-                          .hub_ignores = usually_ignored_in_hub,
-                          .init = usual_init};
-    const Row rows[] = {
-        {"debugmodel", 256, 4, 16, 8, 256, 2048, 2048},
-        {"8x7B", 4096, 32, 32, 8, 14336, 32000, 32768},
-        {"8x22B", 6144, 56, 48, 8, 16384, 32000, 65536},
-    };
-    for (const Row& row : rows) {
-        family.flavors.push_back({.family = family.name,
-                                  .flavor = row.flavor,
-                                  .dim = row.dim,
-                                  .layers = row.layers,
-                                  .vocab = row.vocab,
-                                  .attention = GroupedAttentionConfig{.heads = row.heads,
-                                                                      .kv_heads = row.kv_heads,
-                                                                      .head_dim = row.dim / row.heads},
-                                  .moe = experts_of(row.hidden),
-                                  .rope = {.theta = 1e6, .layout = RopeLayout::half_split},
-                                  .max_seq_len = row.max_seq_len});
-        set_router_aux_loss_coef(family.flavors.back(), usual_router_aux_loss_coef);
-    }
-    return family;
+    return {.name = "mixtral",
+            .flavors = {flavor({"debugmodel", 256, 4, 16, 8, 16, 0, 2048}, 256, 2048),
+                        flavor({"8x7B", 4096, 32, 32, 8, 128, 0, 32000}, 14336, 32768),
+                        flavor({"8x22B", 6144, 56, 48, 8, 128, 0, 32000}, 16384, 65536)},
+            .architectures = {"MixtralForCausalLM"},
+            .model_types = {"mixtral"},
+            .hub_keys = hub_keys,
+            .hub_places = hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
 }
 
 }  // namespace coeus

@@ -25,27 +25,18 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads,
-                     int64_t hidden, int64_t window, int64_t vocab) {
-    return {.family = "olmo3",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention = GroupedAttentionConfig{.heads = heads,
-                                                .kv_heads = kv_heads,
-                                                .head_dim = dim / heads,
-                                                .qk_norm = QkNorm::all_heads,
-                                                .window = window},
-            .windowed = usual_windowed,
-            .feed_forward = {.hidden = hidden},
-            .rope = {.theta = usual_theta,
-                     .scaling = YarnScaling{.factor = 8, .original_positions = 8192},
-                     .layout = RopeLayout::half_split},
-            .window_rope = {.theta = usual_theta},
-            .norm_eps = 1e-6,
-            .norm_placement = NormPlacement::after,
-            .max_seq_len = 65536};
+DecoderConfig flavor(const FlavorSizes& sizes, int64_t window) {
+    return with_sizes({.family = "olmo3",
+                       .attention = GroupedAttentionConfig{.qk_norm = QkNorm::all_heads, .window = window},
+                       .windowed = usual_windowed,
+                       .rope = {.theta = usual_theta,
+                                .scaling = YarnScaling{.factor = 8, .original_positions = 8192},
+                                .layout = RopeLayout::half_split},
+                       .window_rope = {.theta = usual_theta},
+                       .norm_eps = 1e-6,
+                       .norm_placement = NormPlacement::after,
+                       .max_seq_len = 65536},
+                      sizes);
 }
 
 }  // namespace
@@ -57,9 +48,9 @@ namespace coeus {
 ModelFamily olmo3_family() {
     using namespace olmo3;
     return {.name = "olmo3",
-            .flavors = {flavor("debugmodel", 256, 4, 16, 8, 768, 64, 2048),
-                        flavor("7B", 4096, 32, 32, 32, 11008, 4096, 100278),
-                        flavor("32B", 5120, 64, 40, 8, 27648, 4096, 100278)},
+            .flavors = {flavor({"debugmodel", 256, 4, 16, 8, 16, 768, 2048}, 64),
+                        flavor({"7B", 4096, 32, 32, 32, 128, 11008, 100278}, 4096),
+                        flavor({"32B", 5120, 64, 40, 8, 128, 27648, 100278}, 4096)},
             .architectures = {"Olmo3ForCausalLM"},
             .model_types = {"olmo3"},
             .hub_keys = hub_keys,

@@ -11,14 +11,34 @@ namespace coeus::phi3 {
 
 namespace {
 
-struct Row {
-    const char* flavor;
-    int64_t dim, layers, heads, kv_heads, hidden, vocab;
-    double theta;
-    int64_t window, max_seq_len;
-    bool tied = false;
-    double rope_fraction = 1;
+struct Positions {
+    double theta = 10000;
+    int64_t window = 0, max_seq_len = 4096;
+    double fraction = 1;
+    RopeScaling scaling = {};
 };
+
+DecoderConfig flavor(const FlavorSizes& sizes, const Positions& positions, bool tied = false) {
+    return with_sizes(
+        {.family = "phi3",
+         .attention = GroupedAttentionConfig{.window = positions.window, .rope_fraction = positions.fraction},
+         .rope = {positions.theta, positions.scaling, RopeLayout::half_split},
+         .tied = tied,
+         .max_seq_len = positions.max_seq_len},
+        sizes);
+}
+
+// The numbers of config.json of 4-mini.
+const LongRopeScaling four_mini_scaling = {
+    .short_factor = std::vector<double>(48, 1),
+    .long_factor = {1,           1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897,  1.956131817,
+                    2.187582649, 2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023,
+                    4.785517845, 5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372,
+                    10.4687158,  11.70738129, 13.09260651, 14.64173252, 16.37415215, 18.31155283, 20.47818807,
+                    22.90118105, 25.61086418, 28.64115884, 32.03,       32.1,        32.13,       32.23,
+                    32.6,        32.61,       32.64,       32.66,       32.7,        32.71,       32.93,
+                    32.97,       33.28,       33.49,       33.5,        44.16,       47.77},
+    .factor = 32};
 
 // LongRoPE has a length of its own. The class has a default of it, which no folder means.
 void original_length(HubKeys& keys, const DecoderConfig& config) {
@@ -65,37 +85,24 @@ namespace coeus {
 
 ModelFamily phi3_family() {
     using namespace phi3;
-    ModelFamily family = {.name = "phi3",
-                          .flavors = {},
-                          .architectures = {"Phi3ForCausalLM"},
-                          .model_types = {"phi3"},
-                          .hub_keys = hub_keys,
-                          .hub_places = hub_places,
-                          .hub_ignores = usually_ignored_in_hub,
-                          .init = usual_init};
-    const Row rows[] = {
-        {"debugmodel", 256, 6, 16, 8, 768, 2048, 10000, 64, 2048, false, 0.75},
-        {"3-mini-4k", 3072, 32, 32, 32, 8192, 32064, 10000, 2047, 4096},
-        {"3-medium-4k", 5120, 40, 40, 10, 17920, 32064, 10000, 2047, 4096},
-        {"4-mini", 3072, 32, 24, 8, 8192, 200064, 10000, 0, 4096, true, 0.75},
-        {"4", 5120, 40, 40, 10, 17920, 100352, 250000, 0, 16384},
-    };
-    for (const Row& row : rows)
-        family.flavors.push_back({.family = family.name,
-                                  .flavor = row.flavor,
-                                  .dim = row.dim,
-                                  .layers = row.layers,
-                                  .vocab = row.vocab,
-                                  .attention = GroupedAttentionConfig{.heads = row.heads,
-                                                                      .kv_heads = row.kv_heads,
-                                                                      .head_dim = row.dim / row.heads,
-                                                                      .window = row.window,
-                                                                      .rope_fraction = row.rope_fraction},
-                                  .feed_forward = {.hidden = row.hidden},
-                                  .rope = {.theta = row.theta, .layout = RopeLayout::half_split},
-                                  .tied = row.tied,
-                                  .max_seq_len = row.max_seq_len});
-    return family;
+    return {
+        .name = "phi3",
+        .flavors =
+            {flavor({"debugmodel", 256, 6, 16, 8, 16, 768, 2048},
+                    {.window = 64, .max_seq_len = 2048, .fraction = 0.75}),
+             flavor({"3-mini-4k", 3072, 32, 32, 32, 96, 8192, 32064}, {.window = 2047}),
+             flavor({"3-medium-4k", 5120, 40, 40, 10, 128, 17920, 32064}, {.window = 2047}),
+             flavor({"4-mini", 3072, 32, 24, 8, 128, 8192, 200064}, {.fraction = 0.75}, true),
+             flavor({"4-mini-128k", 3072, 32, 24, 8, 128, 8192, 200064},
+                    {.window = 262144, .max_seq_len = 131072, .fraction = 0.75, .scaling = four_mini_scaling},
+                    true),
+             flavor({"4", 5120, 40, 40, 10, 128, 17920, 100352}, {.theta = 250000, .max_seq_len = 16384})},
+        .architectures = {"Phi3ForCausalLM"},
+        .model_types = {"phi3"},
+        .hub_keys = hub_keys,
+        .hub_places = hub_places,
+        .hub_ignores = usually_ignored_in_hub,
+        .init = usual_init};
 }
 
 }  // namespace coeus

@@ -140,9 +140,7 @@ constexpr std::array names_of_shared_expert = {
 
 std::vector<HubPlace> qwen2_places(const std::string& parameter, const Shape& shape,
                                    const DecoderConfig& config) {
-    if (const std::string name = hub_name_in(names_of_shared_expert, parameter); !name.empty())
-        return {HubPlace::whole(name, shape)};
-    return usual_hub_places(parameter, shape, config);
+    return hub_places_by(names_of_shared_expert, parameter, shape, config);
 }
 
 // Both architectures of Qwen 3.

@@ -29,20 +29,13 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
                        : AttentionBias::none;
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t heads, int64_t head_dim,
-                     int64_t hidden, int64_t vocab) {
-    return {.family = "seed_oss",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention =
-                GroupedAttentionConfig{
-                    .heads = heads, .kv_heads = 8, .head_dim = head_dim, .bias = AttentionBias::qkv},
-            .feed_forward = {.hidden = hidden},
-            .rope = {.theta = 1e7, .layout = RopeLayout::half_split},
-            .norm_eps = 1e-6,
-            .max_seq_len = 524288};
+DecoderConfig flavor(const FlavorSizes& sizes) {
+    return with_sizes({.family = "seed_oss",
+                       .attention = GroupedAttentionConfig{.bias = AttentionBias::qkv},
+                       .rope = {.theta = 1e7, .layout = RopeLayout::half_split},
+                       .norm_eps = 1e-6,
+                       .max_seq_len = 524288},
+                      sizes);
 }
 
 }  // namespace
@@ -54,8 +47,8 @@ namespace coeus {
 ModelFamily seed_oss_family() {
     using namespace seed_oss;
     return {.name = "seed_oss",
-            .flavors = {flavor("debugmodel", 256, 6, 16, 32, 768, 2048),
-                        flavor("36B", 5120, 64, 80, 128, 27648, 155136)},
+            .flavors = {flavor({"debugmodel", 256, 6, 16, 8, 32, 768, 2048}),
+                        flavor({"36B", 5120, 64, 80, 8, 128, 27648, 155136})},
             .architectures = {"SeedOssForCausalLM"},
             .model_types = {"seed_oss"},
             .hub_keys = hub_keys,

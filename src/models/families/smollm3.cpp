@@ -26,19 +26,15 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.choice("attention_bias", config.grouped().bias, AttentionBias::all, AttentionBias::none);
 }
 
-DecoderConfig flavor(const char* name, int64_t dim, int64_t layers, int64_t hidden, int64_t vocab) {
-    return {.family = "smollm3",
-            .flavor = name,
-            .dim = dim,
-            .layers = layers,
-            .vocab = vocab,
-            .attention = GroupedAttentionConfig{.heads = 16, .kv_heads = 4, .head_dim = dim / 16},
-            .without_rope = each_fourth,
-            .feed_forward = {.hidden = hidden},
-            .rope = {.theta = 5e6, .layout = RopeLayout::half_split},
-            .norm_eps = 1e-6,
-            .tied = true,
-            .max_seq_len = 65536};
+DecoderConfig flavor(const FlavorSizes& sizes) {
+    return with_sizes({.family = "smollm3",
+                       .attention = GroupedAttentionConfig{},
+                       .without_rope = each_fourth,
+                       .rope = {.theta = 5e6, .layout = RopeLayout::half_split},
+                       .norm_eps = 1e-6,
+                       .tied = true,
+                       .max_seq_len = 65536},
+                      sizes);
 }
 
 }  // namespace
@@ -50,7 +46,8 @@ namespace coeus {
 ModelFamily smollm3_family() {
     using namespace smollm3;
     return {.name = "smollm3",
-            .flavors = {flavor("debugmodel", 256, 8, 768, 2048), flavor("3B", 2048, 36, 11008, 128256)},
+            .flavors = {flavor({"debugmodel", 256, 8, 16, 4, 16, 768, 2048}),
+                        flavor({"3B", 2048, 36, 16, 4, 128, 11008, 128256})},
             .architectures = {"SmolLM3ForCausalLM"},
             .model_types = {"smollm3"},
             .hub_keys = hub_keys,
