@@ -291,7 +291,8 @@ DecoderConfig config_of_16s(int attention, int experts) {
 bool has_rounded_inputs(const DecoderConfig& config) {
     const bool experts_alone = config.has_experts() && config.moe_layers == LayerChoice{} &&
                                (config.moe.shared_hidden == 0 || config.moe.shared_gate);
-    return config.norm_placement != NormPlacement::after || !experts_alone;
+    const bool is_after = config.norm_placement == NormPlacement::after;
+    return !experts_alone || !(is_after || config.parallel_block);
 }
 
 void set_rope_part(DecoderConfig& model) {

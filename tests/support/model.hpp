@@ -105,8 +105,9 @@ void set_attention(DecoderConfig& model, int kind);
 /// Widths of which products in 8 bits take all, for a kind of attention and of experts.
 DecoderConfig config_of_16s(int attention = 0, int experts = 0);
 /// True if a norm or an activation of the model also writes its result rounded, for the linear layer after
-/// it. None does if the residual path enters attention, and experts, whose inputs have kernels of their own,
-/// are in all layers without others beside them that have no gate.
+/// it. None does if the residual path enters attention, or it shares a norm with the feed-forward layer, and
+/// experts, whose inputs have kernels of their own, are in all layers without others beside them that have no
+/// gate.
 bool has_rounded_inputs(const DecoderConfig& config);
 /// Windows, layers without RoPE and experts in irregular choices of layers: "110" of each three, or a list.
 void set_layer_choices(DecoderConfig& model, const std::string& word = "110");

@@ -123,14 +123,17 @@ TEST_CASE("rounded rows: every kind of model has the bits that it has without th
         for (int attention = 0; attention < attention_kinds; ++attention)
             for (int experts = 0; experts < expert_kinds; ++experts) {
                 ++number;
-                const DecoderConfig config = config_of_16s(attention, experts);
+                DecoderConfig config = config_of_16s(attention, experts);
+                set_norms(config, (number + experts) % norm_kinds);
+                if (number % 2 == 1) set_parallel(config);
                 const Dtype compute = computes.begin()[number % 3];
                 const Recompute recompute = recomputes.begin()[number / 3 % 3];
                 const Precision precision = {.linear = recipe,
                                              .filter_fqns = number % 4 == 0
                                                                 ? std::vector<std::string>{"wk", "w1"}
                                                                 : std::vector<std::string>{}};
-                CAPTURE(int(recipe), attention, experts, name_of(compute), int(recompute), number % 4);
+                CAPTURE(int(recipe), attention, experts, name_of(compute), int(recompute), number % 4,
+                        config.parallel_block);
                 const Pass fused = pass_of(config, compute, precision, recompute),
                            separate = pass_of(config, compute, precision, recompute, false);
                 CHECK((fused.seen.rounded > 0) == has_rounded_inputs(config));
