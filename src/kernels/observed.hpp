@@ -34,7 +34,8 @@ inline double rounded_bytes(const Tensor& y) {
     return y.rounded ? double(y.count()) * double(y.rounded_scale ? 1 : 2) : 0;
 }
 /// Number of pairs of a query and a key that it sees, over all heads; document masks are ignored.
-inline double causal_pairs(const AttentionShape& s) {
+inline double seen_pairs(const AttentionShape& shape) {
+    const AttentionShape s = causal_form(shape);
     const SequencePart queries = s.queries(), keys = s.keys();
     double pairs = 0;
     for (int64_t i = 0; i < queries.count; ++i) {
@@ -129,7 +130,7 @@ inline Cost latent_keys_backward(Tensor dkv, Tensor dpe, Tensor dk, Tensor dv, c
     return {double(dpe.count() * s.heads), bytes(dkv, dpe, dk, dv)};
 }
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
-    return {2 * causal_pairs(s) * double(s.head_dim + s.value_width()), bytes(out, lse, q, k, v)};
+    return {2 * seen_pairs(s) * double(s.head_dim + s.value_width()), bytes(out, lse, q, k, v)};
 }
 inline Cost merge_attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                             const AttentionShape& s) {
@@ -138,7 +139,7 @@ inline Cost merge_attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
 }
 inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
                                Tensor k, Tensor v, Tensor, const AttentionShape& s, bool add_to_dq) {
-    return {causal_pairs(s) * double(6 * s.head_dim + 4 * s.value_width()),
+    return {seen_pairs(s) * double(6 * s.head_dim + 4 * s.value_width()),
             (add_to_dq ? 2 : 1) * bytes(dq) + bytes(dk, dv, dout, out, lse, q, k, v)};
 }
 inline Cost attention_sink(Tensor out, Tensor lse, Tensor sinks) {

@@ -144,13 +144,17 @@ AttentionShape with_keys(SequencePart queries, SequencePart keys) {
 }
 // What rank 1 computes: with its own keys, those of an earlier and of a later rank, and all; what the first
 // and the last rank compute with all keys, which are other blocks; with one run for each rank, keys before
-// the queries, and keys of which none is seen.
+// the queries, and keys of which none is seen; full attention to as many keys, and to more.
 std::vector<AttentionShape> parts() {
     std::vector<AttentionShape> list;
     for (const int64_t other : {1, 0, 2}) list.push_back(with_keys(part_of(1), part_of(other)));
     for (const int64_t rank : {1, 0, 3}) list.push_back(with_keys(part_of(rank), {ring_ranks * own_tokens}));
     list.push_back(with_keys({own_tokens, own_tokens}, {own_tokens}));
     list.push_back(with_keys({own_tokens, 0}, {own_tokens, own_tokens}));
+    for (const int64_t keys : {own_tokens, ring_ranks * own_tokens}) {
+        list.push_back(with_keys({own_tokens}, {keys}));
+        list.back().causal = false;
+    }
     return list;
 }
 

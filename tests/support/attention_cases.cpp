@@ -16,7 +16,7 @@ std::string widths_text(const AttentionShape& s) {
     return (s.value_width() == s.head_dim ? std::to_string(s.head_dim)
                                           : fmt::format("{} and {}", s.head_dim, s.value_width())) +
            (s.window ? fmt::format(" window {}", s.window) : "") +
-           (s.chunk ? fmt::format(" chunk {}", s.chunk) : "");
+           (s.chunk ? fmt::format(" chunk {}", s.chunk) : "") + (s.causal ? "" : " full");
 }
 
 }  // namespace
@@ -168,6 +168,11 @@ AttentionShape masked(AttentionShape shape, int64_t window, int64_t chunk) {
     return shape;
 }
 
+AttentionShape full(AttentionShape shape) {
+    shape.causal = false;
+    return shape;
+}
+
 }  // namespace
 
 std::vector<KernelCase> attention_cases() {
@@ -228,12 +233,22 @@ std::vector<KernelCase> attention_cases() {
             attention_case({1, 160, 2, 1, 64, 0.125, {160, 80, 160}, {400}}, false, backward, true));
         list.push_back(attention_case({1, 90, 2, 1, 128, 0.09, {90, 45, 90}, {200, 0, 35}}, true, backward,
                                       false, true));
+        // full attention: of whole sequences, and of parts, whose places do not matter
+        list.push_back(attention_case(full({1, 1, 1, 1, 1, 1.0}), false, backward));
+        list.push_back(attention_case(full({2, 53, 3, 1, 5, 0.4}), false, backward));
+        list.push_back(attention_case(full({1, 150, 2, 2, 64, 0.125}), false, backward, true));
+        list.push_back(attention_case(full({2, 70, 2, 1, 128, 0.09}), false, backward, true, true));
+        list.push_back(attention_case(full({1, 45, 2, 1, 192, 0.07, {}, {}, 128}), false, backward));
+        list.push_back(attention_case(full({2, 30, 4, 2, 16, 0.3, {30, 2, 20}, {77, 11}}), false, backward));
+        list.push_back(
+            attention_case(full({1, 100, 2, 1, 64, 0.125, {100}, {33, 40}}), false, backward, true, true));
     }
     // keys of which all queries, some and none see some
     list.push_back(merge_attention_case({1, 1, 1, 1, 1, 1.0}, false));
     list.push_back(merge_attention_case({1, 53, 3, 1, 7, 0.4, {53, 60}, {31}}, true));
     list.push_back(merge_attention_case({2, 48, 4, 2, 16, 0.25, {48, 0, 96}, {48, 24, 48}}, false));
     list.push_back(merge_attention_case({1, 20, 2, 2, 24, 0.2, {20}, {8, 40}, 16}, false));
+    list.push_back(merge_attention_case(full({2, 48, 4, 2, 16, 0.25, {48}, {24, 48}}), false));
     list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
     list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));

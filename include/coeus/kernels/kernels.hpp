@@ -238,10 +238,11 @@ struct Kernels {
                                  const LatentShape& shape);
 
     /// Causal attention: the query at index i of its sequence attends to the given keys with indices
-    /// first_key to i. q[T,Hd], k[N,Kd] and v[N,Ke] may be columns of one matrix; N = batch * keys().count.
-    /// out[T,He]: type or acc. lse[H,T] (acc): log of the sum of exp of the scores. If a query attends to no
-    /// key, its lse is -infinity and its row of out is zero. document_start: i32[batch, whole sequence],
-    /// optional. Never holds a sequence x sequence matrix (Dao et al. 2022).
+    /// first_key to i; without the causal mask, to all keys given. q[T,Hd], k[N,Kd] and v[N,Ke] may be
+    /// columns of one matrix; N = batch * keys().count. out[T,He]: type or acc. lse[H,T] (acc): log of the
+    /// sum of exp of the scores. If a query attends to no key, its lse is -infinity and its row of out is
+    /// zero. document_start: i32[batch, whole sequence], optional. Never holds a sequence x sequence matrix
+    /// (Dao et al. 2022).
     void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                       const AttentionShape& shape);
     /// The same over further keys: out[T,He] and lse[H,T] (both acc, and out's rows follow each other) hold

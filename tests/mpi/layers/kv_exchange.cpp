@@ -22,11 +22,12 @@ struct Case {
     Dtype type = Dtype::f64;
     double tolerance = 1e-11;
     int64_t value_dim = 0, window = 0, chunk = 0;
+    bool causal = true;
 
     std::string name() const {
         constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
-        return fmt::format("{}{}, {} sequences of {}, heads {}/{} of {} and {}{}, window {}, chunk {}, {}",
-                           exchanges[int(context.exchange)],
+        return fmt::format("{}{}{}, {} sequences of {}, heads {}/{} of {} and {}{}, window {}, chunk {}, {}",
+                           causal ? "" : "full, ", exchanges[int(context.exchange)],
                            context.balancing == Balancing::none ? "" : " head-tail", batch, length, heads,
                            kv_heads, head_dim, shape(length).value_width(), documents ? ", documents" : "",
                            window, chunk, name_of(type));
@@ -45,7 +46,8 @@ struct Case {
                 .scale = 1 / std::sqrt(double(head_dim)),
                 .value_dim = value_dim,
                 .window = window,
-                .chunk = chunk};
+                .chunk = chunk,
+                .causal = causal};
     }
 };
 
@@ -196,6 +198,10 @@ TEST_CASE("ranks that divide sequences compute the attention of one rank") {
             if (context.exchange != ContextExchange::heads) {  // which divides the heads
                 cases.push_back({context, 2, 10 * p, 3, 1, 6, documents});
                 cases.push_back({context, 1, 98 * p, 4, 2, 16, documents});
+            }
+            if (!documents) {  // full attention
+                cases.push_back({context, 2, 58 * p, 2 * p, p, 5, false});
+                cases.back().causal = false;
             }
             // they end between the ranks' runs of tokens, and in documents
             for (const auto& [window, chunk] : {std::pair<int64_t, int64_t>(9, 0), {0, 7}, {5, 7}}) {

@@ -177,6 +177,8 @@ TEST_CASE("cuDNN has kernels for our graphs of attention on A100, H100, H200 and
     bool has_compiler = true;
     std::vector<AttentionShape> all = shapes();
     for (const AttentionShape& s : parts()) all.push_back(s);
+    all.push_back({2, 512, 24, 24, 128});  // full attention of an image transformer
+    all.back().causal = false;
     for (const AttentionShape& s : all)
         for (const ScoreBlock& block : blocks_of(s))
             for (const Gpu& gpu : gpus()) {
@@ -299,6 +301,15 @@ TEST_CASE("cuDNN is asked only for attention in bfloat16 whose scores are in blo
     short_runs.query_part = {12, 12};
     short_runs.key_part = {12};
     check_refused(bf, {}, short_runs, "a rank has 12 tokens in one run");
+    AttentionShape full = s;
+    full.causal = false;
+    CHECK(cudnn_fits(bf, {}, full));
+    full.key_part = {40, 8};
+    CHECK(cudnn_fits(bf, {}, full));
+    full.key_part = {44};
+    check_refused(
+        bf, {}, full,
+        "full attention if the numbers of queries and keys are multiples of 8; these are 64 and 44");
 }
 
 TEST_CASE("the scores of ranks that divide sequences are causal squares and rectangles without a mask") {
@@ -352,6 +363,12 @@ TEST_CASE("the scores of ranks that divide sequences are causal squares and rect
     CHECK(score_blocks(s) == std::nullopt);
     s.key_part = {own, own - 1};
     CHECK(score_blocks(s) == std::nullopt);
+    // full attention, whatever the runs are
+    AttentionShape full = s;
+    full.causal = false;
+    const auto of_full = blocks_of(full);
+    CHECK(Blocks(of_full.begin(), of_full.end()) == Blocks{{0, own, 0, own}});
+    CHECK_FALSE(is_whole(of_full, full));
     // two runs of queries within two runs of keys
     s.query_part = {own, run, 10 * run};
     s.key_part = {16 * run, 0, 2 * run};

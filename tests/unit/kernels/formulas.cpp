@@ -81,7 +81,16 @@ struct TestExec : Exec {
 }  // namespace
 
 TEST_CASE("the backward of attention agrees with finite differences") {
+    const AttentionShape full = {.batch = 2,
+                                 .sequence = 51,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .head_dim = 3,
+                                 .scale = 0.6,
+                                 .key_part = {20},
+                                 .causal = false};
     for (const auto& [shape, documents] : {std::pair<AttentionShape, bool>{{1, 1, 1, 1, 1, 1.0}, false},
+                                           {full, false},
                                            {{2, 5, 3, 1, 5, 0.4}, false},
                                            {{1, 53, 2, 2, 4, 0.5}, true},
                                            {{2, 50, 4, 2, 3, 0.6}, true},

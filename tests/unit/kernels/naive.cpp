@@ -226,7 +226,7 @@ std::vector<double> weights(Tensor q, Tensor k, Tensor document_start, const Att
     const int64_t start =
         document_start ? index_at(document_start, sequence * (document_start.count() / s.batch) + index) : 0;
     const auto is_hidden = [&](int64_t key) {
-        return key > index || key < start || (s.window && index - key >= s.window) ||
+        return (s.causal && key > index) || key < start || (s.window && index - key >= s.window) ||
                (s.chunk && key / s.chunk != index / s.chunk);
     };
     std::vector<double> p(size_t(keys), 0.0);

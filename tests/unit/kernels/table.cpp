@@ -128,6 +128,48 @@ TEST_CASE("an observer sees each call with its cost") {
     CHECK(std::string(dry_kernels().name) == "dry");
 }
 
+TEST_CASE("the cost of attention counts the scores that its masks leave") {
+    struct Flops : KernelObserver {
+        double all = 0;
+        void begin(const char*, double flops, double) override { all += flops; }
+        void end() override {}
+    };
+    const auto flops = [](const AttentionShape& s) {
+        const KernelCase c = attention_case(s, false, false);
+        const Operands operands = make_operands(c, Dtype::f32, Dtype::f32);
+        Flops seen;
+        Exec exec;
+        const Observation observation = exec.observers.add(seen);
+        c.call(dry_kernels(), exec, operands);
+        return seen.all;
+    };
+    AttentionShape s = {2, 10, 3, 1, 4, 0.5};
+    constexpr double of_a_pair = 2 * (4 + 4), causal_pairs = 2 * 3 * 55, all_pairs = 2 * 3 * 100;
+    CHECK(flops(s) == of_a_pair * causal_pairs);
+    s.causal = false;
+    CHECK(flops(s) == of_a_pair * all_pairs);
+    s.key_part = {7, 30, 2};
+    CHECK(flops(s) == of_a_pair * 2 * 3 * 10 * 7);
+}
+
+TEST_CASE("full attention with another mask, or with a cache, is refused") {
+    const Kernels& k = cpu_kernels();
+    AttentionShape full = {1, 4, 1, 1, 2, 0.5};
+    full.causal = false;
+    const auto refused = [&](KernelCase c, const std::string& why) {
+        const Operands operands = prepared_operands(c, Dtype::f32, Dtype::f32);
+        PlannedExec exec(c, operands, 1);
+        CHECK_THROWS_WITH(c.call(k, exec, operands), Catch::Contains(why));
+    };
+    const std::string why = "full attention has no windows, chunks or documents";
+    AttentionShape window = full, chunk = full;
+    window.window = 2;
+    chunk.chunk = 2;
+    for (const AttentionShape& s : {window, chunk}) refused(attention_case(s, false, false), why);
+    refused(attention_case(full, true, false), why);
+    refused(attention_cached_case(full, 1), "full attention has no cache");
+}
+
 TEST_CASE("kernels refuse operands that do not fit") {
     Exec exec;
     exec.workspace = Arena(1 << 20, "test");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward: out = softmax(scale q k^T) v, without a sequence x sequence matrix. Each tile of
+// Attention, forward: out = softmax(scale q k^T) v, without a sequence x sequence matrix. Each tile of
 // queries iterates over the tiles of keys; a running maximum m and sum l rescale the output so far (Dao et
 // al. 2022, FlashAttention, algorithm 1). Threads share tasks (sequence, head, group of query tiles); no
 // result depends on which thread takes which.
@@ -202,8 +202,9 @@ void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tens
     require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
             "attention: the output does not have the shape given");
     dispatch(q.dtype, [&]<class T>(T) {
-        dispatch_out<T>(out.dtype,
-                        [&]<class O>(O) { all_groups<O, T>(exec, out, lse, q, k, v, document_start, s); });
+        dispatch_out<T>(out.dtype, [&]<class O>(O) {
+            all_groups<O, T>(exec, out, lse, q, k, v, document_start, causal_form(s));
+        });
     });
 }
 

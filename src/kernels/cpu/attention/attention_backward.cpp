@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, backward (Dao et al. 2022, algorithm 4). With p = exp(scale q k^T - lse), recomputed tile
+// Attention, backward (Dao et al. 2022, algorithm 4). With p = exp(scale q k^T - lse), recomputed tile
 // by tile:
 //   dv = p^T dout,   ds = p (dout v^T - delta),   delta = rowsum(dout out),
 //   dq = scale ds k,   dk = scale ds^T q
@@ -190,7 +190,8 @@ void Cpu::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
             dispatch_out<T>(dk.dtype, [&]<class K>(K) {
-                all_heads<Q, K, T>(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, add_to_dq);
+                all_heads<Q, K, T>(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, causal_form(s),
+                                   add_to_dq);
             });
         });
     });

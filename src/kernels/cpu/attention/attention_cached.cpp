@@ -70,6 +70,7 @@ void Cpu::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Tens
                 values.rows() == keys.rows() && values.cols() == v.cols() && slots.count() == s.batch &&
                 positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
+    require(s.causal, "attention_cached: full attention has no cache");
     const auto *slot = slots.as<const int32_t>(), *position = positions.as<const int32_t>();
     int64_t seen = 0;
     for (int64_t b = 0; b < s.batch; ++b) {

@@ -87,6 +87,8 @@ inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, c
                 v.cols() == s.kv_heads * s.value_width(),
             "attention: operands do not have the shape given");
     require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
+    require(has_known_masks(s, bool(document_start)),
+            "attention: full attention has no windows, chunks or documents");
     require(!document_start || tokens == 0 ||
                 (document_start.count() % s.batch == 0 &&
                  document_start.count() / s.batch > s.queries().index(s.sequence - 1)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward, for any head width and either type (attention_mma.cu uses tensor cores). A block
+// Attention, forward, for any head width and either type (attention_mma.cu uses tensor cores). A block
 // processes a tile of queries of a head. It iterates over tiles of keys; a running maximum and sum rescale
 // the output so far (Dao et al. 2022, FlashAttention, algorithm 1).
 #include "../cuda.hpp"
@@ -112,7 +112,8 @@ __global__ void merge_attention_kernel(float* out, float* lse, const float* othe
 }
 
 void own_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                   const AttentionShape& s) {
+                   const AttentionShape& shape) {
+    const AttentionShape s = causal_form(shape);
     if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
         return attention_mma(exec, out, lse, q, k, v, document_start, s);
     dispatch(q.dtype, [&]<class T>(T) {
@@ -132,7 +133,7 @@ void own_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tenso
 
 void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                      const AttentionShape& s) {
-    check_attention(q, k, v, lse, s);
+    check_attention(q, k, v, lse, document_start, s);
     require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
             "attention: the output does not have the shape given");
     if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, false)) return;
@@ -141,7 +142,7 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
 
 void Cuda::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
                            Tensor document_start, const AttentionShape& s) {
-    check_attention(q, k, v, lse, s);
+    check_attention(q, k, v, lse, document_start, s);
     require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width() && out.dtype == Dtype::f32,
             "attention: what is merged does not have the shape given or is not in float32");
     if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, true)) return;

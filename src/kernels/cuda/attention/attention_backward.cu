@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, backward, for any head width and either type (attention_mma_backward.cu uses tensor
+// Attention, backward, for any head width and either type (attention_mma_backward.cu uses tensor
 // cores). Scores are recomputed twice: by blocks for a tile of keys, which sum dk and dv over the queries of
 // all heads that share these keys, and by blocks for a tile of queries, which sum dq over the keys. There are
 // no atomics. With P = softmax(scale q k^T) and delta = rowsum(dout out) (Dao et al. 2022, FlashAttention,
@@ -176,11 +176,12 @@ void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, con
 
 void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
                               Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
-                              const AttentionShape& s, bool add_to_dq) {
-    check_attention(q, k, v, lse, s);
+                              const AttentionShape& shape, bool add_to_dq) {
+    check_attention(q, k, v, lse, document_start, shape);
     require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
-    if (attention_backward_cudnn(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, add_to_dq))
+    if (attention_backward_cudnn(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, shape, add_to_dq))
         return;
+    const AttentionShape s = causal_form(shape);
     const Scope scope(exec.workspace);
     const int64_t pairs = s.batch * s.sequence * s.heads;
     const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});

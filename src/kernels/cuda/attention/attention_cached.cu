@@ -94,6 +94,7 @@ void Cuda::attention_cached(Exec& exec, Tensor out, Tensor lse, Tensor keys, Ten
                 values.rows() == keys.rows() && values.cols() == v.cols() && slots.count() == s.batch &&
                 positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
+    require(s.causal, "attention_cached: full attention has no cache");
     const Grid grid = {dim3(blocks_for(s.heads), blocks_for(s.batch)), cached_warps * warp_size,
                        size_t(cached_warps * (2 + e)) * sizeof(float)};
     dispatch(q.dtype, [&]<class T>(T) {

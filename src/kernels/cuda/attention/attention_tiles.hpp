@@ -183,7 +183,7 @@ void dispatch_out(Dtype type, F&& f) {
 }
 
 inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lse,
-                            const AttentionShape& s) {
+                            const Tensor& document_start, const AttentionShape& s) {
     const int64_t tokens = s.batch * s.sequence, keys = s.batch * s.keys().count;
     require(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0,
             "attention: query heads are not a multiple of key/value heads");
@@ -192,6 +192,8 @@ inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, c
                 v.cols() == s.kv_heads * s.value_width(),
             "attention: operands do not have the shape given");
     require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
+    require(has_known_masks(s, bool(document_start)),
+            "attention: full attention has no windows, chunks or documents");
 }
 
 }  // namespace coeus::cuda

@@ -53,6 +53,10 @@ void ScoreBlocks::add(const ScoreBlock& block) {
 
 std::optional<ScoreBlocks> score_blocks(const AttentionShape& s) {
     ScoreBlocks blocks;
+    if (!s.causal) {
+        blocks.add({0, s.sequence, 0, s.keys().count});
+        return blocks;
+    }
     if (s.queries() == s.keys()) {
         blocks.add({0, s.sequence, 0, s.sequence, true});
         return blocks;

@@ -37,9 +37,9 @@ private:
     size_t count_ = 0;
 };
 
-/// The blocks of what the causal mask leaves; windows, chunks and documents are ignored. None if no query
-/// sees a key. Nothing if the tokens cannot be divided so: a run of queries must see all of a run of keys,
-/// nothing of it, or have its own tokens among them.
+/// The blocks of what the causal mask leaves, or one for all scores of full attention; windows, chunks and
+/// documents are ignored. None if no query sees a key. Nothing if the tokens cannot be divided so: a run of
+/// queries must see all of a run of keys, nothing of it, or have its own tokens among them.
 ///
 /// With runs of h tokens, of which a rank has an early and a late one (Balancing::head_tail): a rank's own
 /// keys are a causal square of 2 h, those of an earlier rank 2 h queries and the h early keys, those of a

@@ -59,6 +59,12 @@ std::string why_not_cudnn(const Tensor& q, const Tensor& document_start, const A
         case Obstacle::blocks:
             return "cuDNN is used for runs of tokens that see all keys of a run or none, besides their own";
         case Obstacle::pieces:
+            if (!s.causal)
+                return fmt::format(
+                    "cuDNN is used for full attention if the numbers of queries and keys are multiples of "
+                    "{}; "
+                    "these are {} and {}",
+                    piece, s.sequence, s.keys().count);
             return fmt::format(
                 "cuDNN is used for divided sequences if the runs of tokens of each context-parallel rank are "
                 "multiples of {}; a rank has {} tokens in {}",

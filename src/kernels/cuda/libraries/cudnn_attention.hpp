@@ -13,8 +13,8 @@
 namespace coeus::cuda {
 
 /// Why cuDNN is not used for an attention, in words; empty if it is: for bfloat16, scores in blocks that lie
-/// at multiples of 8 tokens (score_blocks.hpp), no other mask than the causal one, keys as wide as values,
-/// and heads of whole pieces of 16 bytes that are at most 256 wide. Results may have any type.
+/// at multiples of 8 tokens (score_blocks.hpp), no other mask than the causal one or none, keys as wide as
+/// values, and heads of whole pieces of 16 bytes that are at most 256 wide. Results may have any type.
 std::string why_not_cudnn(const Tensor& q, const Tensor& document_start, const AttentionShape& s);
 /// True if cuDNN is used for this attention.
 bool cudnn_fits(const Tensor& q, const Tensor& document_start, const AttentionShape& s);
