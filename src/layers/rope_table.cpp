@@ -7,7 +7,16 @@
 namespace coeus {
 
 RopeTable::RopeTable(int64_t positions, int64_t width, double theta, const RopeScaling& scaling, Dtype dtype)
-    : frequencies_(rope_frequencies(width, theta, scaling, positions)), magnitude_(rope_magnitude(scaling)) {
+    : RopeTable(
+          positions, width,
+          [frequencies = rope_frequencies(width, theta, scaling, positions)](int64_t position, int64_t pair) {
+              return double(position) * frequencies[size_t(pair)];
+          },
+          dtype) {
+    magnitude_ = rope_magnitude(scaling);
+}
+
+RopeTable::RopeTable(int64_t positions, int64_t width, Angle angle, Dtype dtype) : angle_(std::move(angle)) {
     table_.view = Tensor(nullptr, dtype, {positions, width});
 }
 
@@ -16,7 +25,7 @@ void RopeTable::allocate(const Device& device) {
     table_ = OwnedTensor(table_.view.dtype, table_.view.shape, "RoPE table");
     for (int64_t p = 0; p < positions; ++p) {
         for (int64_t j = 0; j < width / 2; ++j) {
-            const double angle = double(p) * frequencies_[size_t(j)];
+            const double angle = angle_(p, j);
             set_element(table_, p * width + 2 * j, magnitude_ * std::cos(angle));
             set_element(table_, p * width + 2 * j + 1, magnitude_ * std::sin(angle));
         }

@@ -112,3 +112,19 @@ TEST_CASE("the table holds cosine and sine of each position and pair") {
             }
     }
 }
+
+TEST_CASE("a table of other angles has those of its function") {
+    // two axes of a picture of 3 columns, a pair each
+    const auto angle = [](int64_t position, int64_t pair) {
+        return double(pair == 0 ? position / 3 : position % 3) / 4;
+    };
+    RopeTable table(6, 4, angle, Dtype::f64);
+    REQUIRE(table.view().shape == Shape{6, 4});
+    CHECK(table.view().data == nullptr);
+    table.allocate();
+    for (int64_t p = 0; p < 6; ++p)
+        for (int64_t j = 0; j < 2; ++j) {
+            CHECK(close(element(table.view(), p * 4 + 2 * j), std::cos(angle(p, j)), 1e-15));
+            CHECK(close(element(table.view(), p * 4 + 2 * j + 1), std::sin(angle(p, j)), 1e-15));
+        }
+}
