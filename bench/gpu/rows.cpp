@@ -48,9 +48,9 @@ struct Group {
 const std::vector<Group> all_groups = {
     {"norms",
      {"rms_norm", "rms_norm_backward", "layer_norm", "layer_norm_backward", "head_norm", "head_norm_backward",
-      "row_products", "divided_norm", "divided_norm_backward"}},
+      "row_products", "divided_norm", "divided_norm_backward", "modulate", "modulate_backward"}},
     {"rope", {"rope"}},
-    {"swiglu", {"swiglu", "swiglu_backward", "geglu", "geglu_backward"}},
+    {"swiglu", {"swiglu", "swiglu_backward", "geglu", "geglu_backward", "activation", "activation_backward"}},
     {"loss", {"log_sum_exp", "cross_entropy", "embedding", "embedding_backward"}},
     {"quantize", {"largest_magnitudes", "quantize", "quantize_transposed", "dequantize", "scaled_gemm"}},
     {"updates", {"adam", "sum_of_squares"}},
@@ -89,6 +89,7 @@ public:
         group("norms", [&] {
             norms(llama);
             divided_norms(llama);
+            modulation(llama);
         });
         group("rope", [&] { rope(llama); });
         group("swiglu", [&] { swiglu(llama); });
@@ -196,6 +197,27 @@ private:
         });
     }
 
+    /// As in a block of an image transformer: each sequence has scales and shifts of its own.
+    void modulation(const Llama& l) {
+        const std::string of = sizes({l.tokens, l.dim});
+        const SequenceRows rows = {.first = 0, .length = l.sequence};
+        const Shape all = {l.tokens, l.dim};
+        const OwnedTensor x = numbers(bf16_, all), dx = numbers(bf16_, all), y = room(bf16_, all),
+                          of_sequences = numbers(bf16_, {l.tokens / l.sequence, 2 * l.dim}, 0, 0.1),
+                          gradients = room(f32, {l.tokens / l.sequence, 2 * l.dim});
+        const auto part = [&](const Tensor& both, int64_t number) {
+            return both.slice_cols(number * l.dim, l.dim);
+        };
+        const Tensor shift = part(of_sequences, 0), scale = part(of_sequences, 1);
+        measure("modulate", of,
+                [&](const Kernels& k, Exec& e) { k.modulate(e, y, {}, x, shift, scale, rows, 1); });
+        measure("modulate", of + " with a residual path",
+                [&](const Kernels& k, Exec& e) { k.modulate(e, y, dx, x, {}, scale, rows, 0); });
+        measure("modulate_backward", of, [&](const Kernels& k, Exec& e) {
+            k.modulate_backward(e, dx, part(gradients, 0), part(gradients, 1), dx, x, scale, rows, 1);
+        });
+    }
+
     void rope(const Llama& l) {
         const int64_t turned = (l.heads + l.kv_heads) * l.head_dim(), values = l.kv_heads * l.head_dim();
         const OwnedTensor qkv = numbers(bf16_, {l.tokens, turned + values}),
@@ -230,6 +252,12 @@ private:
         measure("geglu", of, [&](const Kernels& k, Exec& e) { k.geglu(e, y, gate_up); });
         measure("geglu_backward", of,
                 [&](const Kernels& k, Exec& e) { k.geglu_backward(e, gradient, y, gate_up); });
+        const Tensor x = gate_up.view.slice_cols(0, l.ffn), dx = gradient.view.slice_cols(0, l.ffn);
+        measure("activation", of,
+                [&](const Kernels& k, Exec& e) { k.activation(e, y, x, Activation::gelu_tanh); });
+        measure("activation_backward", of, [&](const Kernels& k, Exec& e) {
+            k.activation_backward(e, dx, y, x, Activation::gelu_tanh);
+        });
     }
 
     void loss(const Llama& l) {

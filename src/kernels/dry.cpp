@@ -49,6 +49,10 @@ struct DryCpu {
                                     Tensor, Tensor) {
         exec.workspace.touch(workspace::column_sums(dweight, x.rows()));
     }
+    static void modulate_backward(Exec& exec, Tensor, Tensor dshift, Tensor dscale, Tensor, Tensor x, Tensor,
+                                  const SequenceRows& rows, double) {
+        exec.workspace.touch(workspace::modulate_backward(dshift, dscale, rows, x.rows()));
+    }
     static void attention(Exec& exec, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor,
                           const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention(q.dtype, shape, exec.threads));

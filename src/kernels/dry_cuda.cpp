@@ -200,6 +200,11 @@ struct DryCuda {
                                     Tensor, Tensor) {
         plan_column_sums(exec, dweight, x.rows(), cuda::workspace::norm_block(x.rows(), x.cols()));
     }
+    static void modulate_backward(Exec& exec, Tensor, Tensor dshift, Tensor dscale, Tensor, Tensor x, Tensor,
+                                  const SequenceRows& rows, double) {
+        exec.workspace.touch(cuda::workspace::modulate_backward(dshift, dscale, rows, x.rows()));
+        exec.observers.planned({.launches = 2});  // the rows, and the sums of their blocks
+    }
     static void attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
                           Tensor document_start, const AttentionShape& shape) {
         plan_attention(exec, out, lse, q, document_start, shape, false);

@@ -90,6 +90,15 @@ inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plu
     return {14 * double(x.count()), bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) +
                                         (plus ? bytes(plus) : 0) + (weight ? bytes(weight) : 0)};
 }
+inline Cost modulate(Tensor y, Tensor plus, Tensor x, Tensor shift, Tensor scale, const SequenceRows&,
+                     double) {
+    return {4 * double(x.count()),
+            bytes(y, x, scale) + (plus ? bytes(plus) : 0) + (shift ? bytes(shift) : 0)};
+}
+inline Cost modulate_backward(Tensor dx, Tensor dshift, Tensor dscale, Tensor dy, Tensor x, Tensor scale,
+                              const SequenceRows&, double) {
+    return {5 * double(x.count()), bytes(dx, dscale, dy, x, scale) + (dshift ? bytes(dshift) : 0)};
+}
 inline Cost head_norm(Tensor y, Tensor x, Tensor weight, int64_t, const NormForm&) {
     return {4 * double(x.count()), bytes(y, x) + (weight ? bytes(weight) : 0)};
 }
@@ -167,6 +176,12 @@ inline Cost geglu(Tensor y, Tensor gate_up) {
 }
 inline Cost geglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
     return {20 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
+}
+inline Cost activation(Tensor y, Tensor x, Activation) {
+    return {8 * double(y.count()), bytes(y, x)};
+}
+inline Cost activation_backward(Tensor dx, Tensor dy, Tensor x, Activation) {
+    return {16 * double(dx.count()), bytes(dx, dy, x)};
 }
 inline Cost route(Tensor experts, Tensor weights, Tensor, Tensor logits, Tensor, const RouteOptions&) {
     return {4 * double(logits.count()), bytes(experts, weights, logits)};
@@ -254,6 +269,11 @@ inline Cost cross_entropy(Tensor losses, Tensor z_losses, Tensor dlogits, Tensor
     return {dlogits ? (z_losses ? 4 : 3) * double(logits.count()) : 0,
             bytes(losses, labels, lse, at_label) + (z_losses ? bytes(z_losses) : 0) +
                 (dlogits ? bytes(dlogits, logits) : 0)};
+}
+inline Cost squared_error(Tensor losses, Tensor dprediction, Tensor prediction, Tensor target, Tensor weights,
+                          const SequenceRows&, const StepScalars&) {
+    return {(dprediction ? 4 : 3) * double(prediction.count()),
+            bytes(losses, prediction, target, weights) + (dprediction ? bytes(dprediction) : 0)};
 }
 inline Cost cast(Tensor out, Tensor a) {
     return {0, bytes(out, a)};

@@ -448,6 +448,7 @@ std::vector<KernelCase> test_cases() {
     for (KernelCase& c : draw_cases()) list.push_back(std::move(c));
     for (KernelCase& c : expert_cases()) list.push_back(std::move(c));
     for (KernelCase& c : gate_cases()) list.push_back(std::move(c));
+    for (KernelCase& c : modulation_cases()) list.push_back(std::move(c));
     for (KernelCase& c : quantization_cases()) list.push_back(std::move(c));
     for (const bool sigmoid : {false, true}) {
         list.push_back(balance_sequences_case(1, 1, 1, {}, sigmoid));
@@ -511,6 +512,14 @@ std::vector<KernelCase> step_cases(const StepShape& s) {
         list.push_back(glu_case(activation, tokens, s.feed_forward));
         list.push_back(glu_backward_case(activation, tokens, s.feed_forward, true));
     }
+    const SequenceRows sequences = {.first = 0, .length = s.sequence};
+    list.push_back(modulate_case(tokens, width, sequences, true, Plus::none, Place::own, 1));
+    list.push_back(modulate_case(tokens, width, sequences, false, Plus::other, Place::own, 0));
+    list.push_back(modulate_backward_case(tokens, width, sequences, true, Place::of_gradient, 1));
+    list.push_back(activation_case(Activation::gelu_tanh, tokens, s.feed_forward, false));
+    list.push_back(
+        activation_backward_case(Activation::gelu_tanh, tokens, s.feed_forward, Place::of_gradient));
+    list.push_back(squared_error_case(tokens, 64, sequences, true, true));
     list.push_back(embedding_case(tokens, width, s.vocabulary));
     list.push_back(embedding_backward_case(tokens, width, s.vocabulary));
     list.push_back(cross_entropy_case(std::min<int64_t>(tokens, 1024), s.vocabulary, true, true));

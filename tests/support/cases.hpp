@@ -167,6 +167,17 @@ KernelCase row_products_case(int64_t rows, int64_t width, bool weighted, bool sq
 /// Rows of `width` columns, which are half of all.
 KernelCase divided_norm_case(int64_t rows, int64_t width, bool in_place, double offset);
 KernelCase divided_norm_backward_case(int64_t rows, int64_t width, Place place, double offset);
+/// `place`: the memory of the result, which is that of the residual path with Plus::in_dx.
+KernelCase modulate_case(int64_t rows, int64_t width, const SequenceRows& sequences, bool shifted, Plus plus,
+                         Place place, double base);
+KernelCase modulate_backward_case(int64_t rows, int64_t width, const SequenceRows& sequences, bool shifted,
+                                  Place place, double base);
+KernelCase activation_case(Activation kind, int64_t rows, int64_t width, bool in_place);
+KernelCase activation_backward_case(Activation kind, int64_t rows, int64_t width, Place place);
+KernelCase squared_error_case(int64_t rows, int64_t width, const SequenceRows& sequences, bool gradient,
+                              bool in_place);
+/// All of these five.
+std::vector<KernelCase> modulation_cases();
 KernelCase rope_case(int64_t tokens, int64_t heads, const RopeShape& shape, bool inverse,
                      int64_t padding = 0);
 /// SwiGLU, or GEGLU with GELU.

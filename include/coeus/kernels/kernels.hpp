@@ -198,6 +198,17 @@ struct Kernels {
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                 Tensor mean, Tensor rstd, Tensor weight);
 
+    /// y = plus + (base + scale[s]) x + shift[s], where s is the sequence of the row: shifts, scales and
+    /// gates that each sequence has of its own. plus[n,D] and shift[S,D] are optional; shift and scale[S,D]
+    /// may be columns of one matrix. y may be x or plus. All have the type of x[n,D]. Perez et al. 2018,
+    /// FiLM; Peebles and Xie 2023.
+    void (*modulate)(Exec&, Tensor y, Tensor plus, Tensor x, Tensor shift, Tensor scale,
+                     const SequenceRows& rows, double base);
+    /// dx = (base + scale[s]) dy. dscale[S,D] (acc) = the sum of dy x over the rows of each sequence, and
+    /// dshift[S,D] (acc, optional) that of dy; zero for a sequence without rows. dx may be dy.
+    void (*modulate_backward)(Exec&, Tensor dx, Tensor dshift, Tensor dscale, Tensor dy, Tensor x,
+                              Tensor scale, const SequenceRows& rows, double base);
+
     /// RMSNorm of each head of x[T, n d]. weight[d] (optional) is the same for all heads. y may be x. The
     /// statistics are not kept: the backward computes them from x.
     void (*head_norm)(Exec&, Tensor y, Tensor x, Tensor weight, int64_t head_dim, const NormForm& form);
@@ -281,6 +292,10 @@ struct Kernels {
     /// The two with GELU in the place of SiLU (Activation::gelu_tanh): y = gelu(g) u. Shazeer 2020.
     void (*geglu)(Exec&, Tensor y, Tensor gate_up);
     void (*geglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
+    /// y = a(x), without a second factor. y may be x.
+    void (*activation)(Exec&, Tensor y, Tensor x, Activation kind);
+    /// dx = dy a'(x). dx may be dy or x.
+    void (*activation_backward)(Exec&, Tensor dx, Tensor dy, Tensor x, Activation kind);
 
     /// The experts of each token and their weights: experts i32[n,k], in ascending order; weights[n,k] (acc).
     /// loads i64[E] (optional) += how often each is chosen. logits[n,E] and bias[E] (optional): acc.
@@ -373,6 +388,11 @@ struct Kernels {
     void (*cross_entropy)(Exec&, Tensor losses, Tensor z_losses, Tensor dlogits, Tensor logits, Tensor labels,
                           Tensor lse, Tensor at_label, VocabularyPart part, double weight, double z_weight,
                           const StepScalars& scalars);
+    /// For each row of prediction[n,D], which is one of sequence s: losses[n] (acc) = weights[s]
+    /// scalars.loss_scale sum (prediction - target)^2. dprediction (optional, may be prediction) = its
+    /// gradient. target[n,D] and weights[S]: acc. With weight 0 both are 0, whatever the prediction is.
+    void (*squared_error)(Exec&, Tensor losses, Tensor dprediction, Tensor prediction, Tensor target,
+                          Tensor weights, const SequenceRows& rows, const StepScalars& scalars);
 
     /// out = a, converted to the type of out. Types of 8 bits are not converted, only copied.
     void (*cast)(Exec&, Tensor out, Tensor a);
@@ -423,14 +443,14 @@ struct Kernels {
 // clang-format off
 #define COEUS_EACH_KERNEL(DO) \
     DO(gemm) DO(largest_magnitudes) DO(quantize) DO(quantize_transposed) DO(quantize_values) DO(dequantize) DO(scaled_gemm) DO(embedding) DO(embedding_backward) \
-    DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) \
+    DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) DO(modulate) DO(modulate_backward) \
     DO(head_norm) DO(head_norm_backward) DO(row_products) DO(divided_norm) DO(divided_norm_backward) DO(rope) DO(scale_rows) DO(add_bias) DO(add_bias_backward) \
     DO(latent_keys) DO(latent_keys_backward) DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_sink) DO(attention_sink_backward) \
-    DO(attention_cached) DO(swiglu) DO(swiglu_backward) DO(geglu) DO(geglu_backward) \
+    DO(attention_cached) DO(swiglu) DO(swiglu_backward) DO(geglu) DO(geglu_backward) DO(activation) DO(activation_backward) \
     DO(route) DO(route_backward) DO(group_by_expert) DO(units_of_rows) DO(choices_of_rows) DO(rows_in_blocks) DO(gather_rows) DO(sum_rows) DO(grouped_gemm) \
     DO(grouped_gemm_weights) DO(scaled_grouped_gemm) DO(scaled_grouped_gemm_weights) DO(add_group_bias) DO(add_group_bias_backward) DO(gate) DO(gate_backward) \
     DO(count_by_sequence) DO(balance_sequences) DO(balance_experts) \
-    DO(log_sum_exp) DO(add_log_sum_exp) DO(largest_of_rows) DO(cross_entropy) \
+    DO(log_sum_exp) DO(add_log_sum_exp) DO(largest_of_rows) DO(cross_entropy) DO(squared_error) \
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(draw) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
     DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on

@@ -28,8 +28,8 @@ struct RouteOptions {
     bool operator==(const RouteOptions&) const = default;
 };
 
-/// The sequences of n tokens, which are part of a micro-batch: those from number `first` on. The micro-batch
-/// has one sequence after the other, each of `length` tokens.
+/// The sequences of n rows (tokens), which are part of a micro-batch: those from number `first` on. The
+/// micro-batch has one sequence after the other, each of `length` tokens.
 struct SequenceRows {
     int64_t first = 0, length = 1;
 
@@ -81,8 +81,8 @@ struct RankRows {
     }
 };
 
-/// The function that a gated feed-forward layer applies to its gate: silu(g) = g sigmoid(g); GELU in the form
-/// with tanh (Hendrycks and Gimpel 2016), which is g sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)).
+/// The function of a feed-forward layer, which a gated one applies to its gate: silu(g) = g sigmoid(g); GELU
+/// in the form with tanh (Hendrycks and Gimpel 2016), which is g sigmoid(2 sqrt(2/pi) (g + 0.044715 g^3)).
 enum class Activation : uint8_t { silu, gelu_tanh };
 
 /// The activation between the two matrices of a feed-forward layer: (u + shift) g sigmoid(alpha g), with g at

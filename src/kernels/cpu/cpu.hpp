@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU's kernels, one function for each entry of the table, and what they share: dispatch on the element
-// type, and loops over blocks of fixed size, so that no result depends on the number of threads.
+// type and on the activation, and loops over blocks of fixed size, so that no result depends on the number of
+// threads.
 #pragma once
 
 #include "../math.hpp"
@@ -31,6 +32,14 @@ void dispatch(Dtype type, F&& f) {
         case Dtype::bf16: return f(bf16());
         default: throw LogicError(fmt::format("a kernel got {}; it takes floats", name_of(type)));
     }
+}
+
+/// Calls f with the activation as a constant: an integral_constant.
+template <class F>
+auto with_activation(Activation activation, F&& f) {
+    if (activation == Activation::gelu_tanh)
+        return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    return f(std::integral_constant<Activation, Activation::silu>());
 }
 
 /// The calling thread's number within a parallel region.

@@ -24,6 +24,16 @@ inline int64_t column_sums(const Tensor& gradient, int64_t rows) {
     return gradient ? bytes(gradient.dtype, div_ceil(rows, column_block) * gradient.count()) : 0;
 }
 
+/// Blocks of rows of one of the sequences among n rows.
+inline int64_t blocks_of_sequence(const SequenceRows& rows, int64_t n) {
+    return div_ceil(std::min(rows.length, n), column_block);
+}
+/// Sums for each block of rows of each sequence: one, or two with those of the shift.
+inline int64_t modulate_backward(const Tensor& dshift, const Tensor& dscale, const SequenceRows& rows,
+                                 int64_t n) {
+    return bytes(dscale.dtype, blocks_of_sequence(rows, n) * dscale.count() * (dshift ? 2 : 1));
+}
+
 /// One double for each block.
 inline int64_t sum(const Tensor& a) {
     return bytes(Dtype::f64, a.dense() ? div_ceil(a.count(), sum_block) : a.rows());

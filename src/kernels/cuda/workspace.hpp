@@ -73,6 +73,18 @@ inline int64_t norm_block(int64_t rows, int64_t width) {
     const int64_t most = std::clamp<int64_t>((int64_t(1) << 20) / std::max<int64_t>(width, 1), 256, 1024);
     return std::max(column_block, div_ceil(rows, most));
 }
+/// Rows of a sequence whose gradients a block of modulation sums, and how many such blocks a sequence of n
+/// rows has.
+constexpr int64_t modulate_block = 32;
+inline int64_t blocks_of_sequence(const SequenceRows& rows, int64_t n) {
+    return div_ceil(std::min(rows.length, n), modulate_block);
+}
+/// Sums for each of these blocks: one, or two with those of the shift.
+inline int64_t modulate_backward(const Tensor& dshift, const Tensor& dscale, const SequenceRows& rows,
+                                 int64_t n) {
+    return padded_bytes(blocks_of_sequence(rows, n) * dscale.count() * (dshift ? 2 : 1) *
+                        size_of(Dtype::f32));
+}
 /// A batch's tokens and their rows, sorted by row, and the room between two passes of the sort.
 inline int64_t sorted_tokens(const Tensor& tokens) {
     return 2 * padded_bytes(tokens.count() * size_of(Dtype::i64));

@@ -147,6 +147,42 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
     }
 }
 
+TEST_CASE("the backward of modulation and of activations agrees with finite differences") {
+    const Kernels& k = cpu_kernels();
+    for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 2}, {3, 7}, {97, 5}}) {
+        const SequenceRows sequences = {.first = 60, .length = 70};  // a sequence across blocks of the sums
+        const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
+        for (const bool gate : {false, true}) {  // or the modulation of a norm
+            const double base = gate ? 0 : 1;
+            const KernelCase c = modulate_backward_case(rows, width, sequences, !gate, Place::own, base);
+            const size_t scale = 4, dscale = 1;
+            check_pair({c, 2, {{3, 0}, {scale, dscale}}, [=](const Operands& o) {
+                            TestExec exec;
+                            k.modulate(exec, *y, {}, o[3], {}, o[scale], sequences, base);
+                            return Tensor(*y);
+                        }});
+            if (gate) continue;
+            // the shift is where the scale was, and other scales are 0: they do not matter to its gradient
+            const auto zeros = std::make_shared<OwnedTensor>(Dtype::f64, c.arguments[scale].shape);
+            check_pair({c, 2, {{scale, 5}}, [=](const Operands& o) {
+                            TestExec exec;
+                            k.zero(exec, *zeros);
+                            k.modulate(exec, *y, {}, o[3], o[scale], *zeros, sequences, 1);
+                            return Tensor(*y);
+                        }});
+        }
+        for (const Activation kind : {Activation::silu, Activation::gelu_tanh})
+            check_pair({activation_backward_case(kind, rows, width, Place::own),
+                        1,
+                        {{2, 0}},
+                        [=](const Operands& o) {
+                            TestExec exec;
+                            k.activation(exec, *y, o[2], kind);
+                            return Tensor(*y);
+                        }});
+    }
+}
+
 TEST_CASE("norms of rows whose columns are divided, with their gradients, are those of whole rows") {
     constexpr int64_t rows = 5, own = 6, width = 14;
     const NormForm form(1e-2, 1);
@@ -204,6 +240,38 @@ TEST_CASE("the gradient of cross entropy agrees with finite differences") {
                 return std::accumulate(losses.begin(), losses.end(), 0.0);
             });
             CHECK(close(gradient[size_t(i)], slope, 1e-9));
+        }
+    }
+}
+
+TEST_CASE("the gradient of the squared error agrees with finite differences") {
+    const KernelCase c = squared_error_case(9, 5, {.first = 1, .length = 4}, true, false);
+    const Operands o = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
+    const std::vector<double> gradient = values_of(o[4]);
+    for (int64_t i = 0; i < o[1].count(); ++i) {
+        const double slope = derivative(o[1], i, [&] {
+            TestExec exec;
+            c.call(cpu_kernels(), exec, o);
+            const std::vector<double> losses = values_of(o[0]);
+            return std::accumulate(losses.begin(), losses.end(), 0.0);
+        });
+        CHECK(close(gradient[size_t(i)], slope, 1e-9));
+    }
+}
+
+TEST_CASE("the squared error of a sample of weight 0 is 0, whatever its prediction is") {
+    for (const bool in_place : {false, true}) {
+        const KernelCase c = squared_error_case(6, 3, {.first = 0, .length = 2}, true, in_place);
+        for (const Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            const Operands o = prepared_operands(c, type, type);
+            REQUIRE(element(o[3], 2) == 0);
+            for (int64_t i = 12; i < 18; ++i) set_element(o[1], i, std::nan(""));
+            PlannedExec exec(c, o, 2);
+            c.call(cpu_kernels(), exec, o);
+            const Tensor gradient = in_place ? o[1] : o[4];
+            for (int64_t row = 4; row < 6; ++row) CHECK(element(o[0], row) == 0);
+            for (int64_t i = 12; i < 18; ++i) CHECK(element(gradient, i) == 0);
+            CHECK(element(o[0], 0) > 0);
         }
     }
 }

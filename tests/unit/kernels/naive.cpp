@@ -519,7 +519,7 @@ void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const Desce
 }  // namespace
 
 const Kernels& naive_kernels() {
-    static const Kernels table = with_quantization(with_experts({
+    static const Kernels table = with_modulation(with_quantization(with_experts({
         .name = "naive",
         .thin_rows = 16,
         .row_multiple = 1,
@@ -568,7 +568,7 @@ const Kernels& naive_kernels() {
         .normalize = normalize,
         .scaled_sum = scaled_sum,
         .descend = descend,
-    }));
+    })));
     return table;
 }
 

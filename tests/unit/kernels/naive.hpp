@@ -10,8 +10,10 @@ namespace coeus::test {
 /// f64 tensors only; sum, sum_of_squares and finish_norm are left out.
 const Kernels& naive_kernels();
 
-/// The same table with the kernels of mixtures of experts, and with those of 8-bit floats.
+/// The same table with the kernels of mixtures of experts, with those of 8-bit floats, and with those of
+/// image transformers.
 Kernels with_experts(Kernels table);
 Kernels with_quantization(Kernels table);
+Kernels with_modulation(Kernels table);
 
 }  // namespace coeus::test

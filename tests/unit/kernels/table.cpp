@@ -181,4 +181,14 @@ TEST_CASE("kernels refuse operands that do not fit") {
     OwnedTensor tokens(Dtype::i32, {2}), table(Dtype::f32, {4, 3});
     set_element(tokens, 1, 4);
     CHECK_THROWS_WITH(k.embedding(exec, d, tokens, table, {0, 4}), Catch::Contains("outside the vocabulary"));
+    // two sequences have scales, and the rows are of three
+    const OwnedTensor x(Dtype::f32, {5, 3}), scale(Dtype::f32, {2, 3}), losses(Dtype::f32, {5}),
+        weights(Dtype::f32, {2});
+    const SequenceRows sequences = {.first = 0, .length = 2};
+    CHECK_THROWS_WITH(k.modulate(exec, x, {}, x, {}, scale, sequences, 0),
+                      Catch::Contains("modulate: operands differ in shape"));
+    CHECK_THROWS_WITH(k.squared_error(exec, losses, {}, x, x, weights, sequences, {}),
+                      Catch::Contains("squared_error: operands differ in shape"));
+    CHECK_THROWS_WITH(k.activation(exec, d, x, Activation::silu),
+                      Catch::Contains("activation: operands differ in shape"));
 }

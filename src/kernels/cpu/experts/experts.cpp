@@ -4,8 +4,6 @@
 #include "../rows/column_sums.hpp"
 #include "group_rows.hpp"
 
-#include <type_traits>
-
 namespace coeus::cpu {
 
 namespace {
@@ -70,18 +68,6 @@ void Cpu::add_group_bias_backward(Exec& exec, Tensor dbias, Tensor dscale, Tenso
         }
     });
 }
-
-namespace {
-
-// Calls f with the activation as a constant: an integral_constant.
-template <class F>
-auto with_activation(Activation activation, F&& f) {
-    if (activation == Activation::gelu_tanh)
-        return f(std::integral_constant<Activation, Activation::gelu_tanh>());
-    return f(std::integral_constant<Activation, Activation::silu>());
-}
-
-}  // namespace
 
 void Cpu::gate(Exec& exec, Tensor y, Tensor gate_up, Tensor scale, const Groups& groups, const Gate& o) {
     const int64_t rows = rows_to_gate(groups, y);

@@ -45,6 +45,30 @@ void backward(Exec& exec, Tensor dgate_up, Tensor dy, Tensor gate_up) {
 
 }  // namespace
 
+void Cpu::activation(Exec& exec, Tensor y, Tensor x, Activation kind) {
+    require(y.rows() == x.rows() && y.cols() == x.cols(), "activation: operands differ in shape");
+    dispatch(y.dtype, [&]<class T>(T) {
+        with_activation(kind, [&](auto is) {
+            parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
+                activation_row<is()>(Lane(), y.row<T>(i), x.row<const T>(i), x.cols());
+            });
+        });
+    });
+}
+
+void Cpu::activation_backward(Exec& exec, Tensor dx, Tensor dy, Tensor x, Activation kind) {
+    require(dx.rows() == x.rows() && dx.cols() == x.cols() && dy.rows() == x.rows() && dy.cols() == x.cols(),
+            "activation: operands differ in shape");
+    dispatch(x.dtype, [&]<class T>(T) {
+        with_activation(kind, [&](auto is) {
+            parallel_rows(exec, x.rows(), 2 * x.cols(), [&](int64_t i) {
+                activation_backward_row<is()>(Lane(), dx.row<T>(i), dy.row<const T>(i), x.row<const T>(i),
+                                              x.cols());
+            });
+        });
+    });
+}
+
 void Cpu::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
     forward<Activation::silu>(exec, y, gate_up);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU and GEGLU.
+// Conversions, sums of tensors and zeros, element by element; RoPE; SwiGLU, GEGLU and their activations
+// alone.
 #include "../../rows/glu.hpp"
 #include "../../rows/matrix.hpp"
 #include "../cuda.hpp"
@@ -203,6 +204,18 @@ __global__ void geglu_backward_kernel(Rows<T> dgate_up, int32_t* bits, Rows<cons
     glu_backward<Activation::gelu_tanh, with_largest>(dgate_up, bits, dy, gate_up, rows, width);
 }
 
+template <class T, Activation kind>
+__global__ void activation_kernel(Rows<T> y, Rows<const T> x, int64_t rows, int64_t width) {
+    each_row(rows, [=](int64_t row) { activation_row<kind>(row_team(), y[row], x[row], width); });
+}
+template <class T, Activation kind>
+__global__ void activation_backward_kernel(Rows<T> dx, Rows<const T> dy, Rows<const T> x, int64_t rows,
+                                           int64_t width) {
+    each_row(rows, [=](int64_t row) {
+        activation_backward_row<kind>(row_team(), dx[row], dy[row], x[row], width);
+    });
+}
+
 }  // namespace
 
 void Cuda::cast(Exec& exec, Tensor out, Tensor a) {
@@ -329,6 +342,27 @@ void launch_glu_backward(Exec& exec, const char* name, Tensor dgate_up, Tensor d
 }
 
 }  // namespace
+
+void Cuda::activation(Exec& exec, Tensor y, Tensor x, Activation kind) {
+    const Extent e = extent_of(y, x);
+    dispatch(y.dtype, [&]<class T>(T) {
+        const auto kernel = kind == Activation::silu ? activation_kernel<T, Activation::silu>
+                                                     : activation_kernel<T, Activation::gelu_tanh>;
+        launch(exec, "activation", resident_rows(exec, kernel, grid_of(e)), kernel, rows_of<T>(y),
+               rows_of<const T>(x), e.rows, e.width);
+    });
+}
+
+void Cuda::activation_backward(Exec& exec, Tensor dx, Tensor dy, Tensor x, Activation kind) {
+    const Extent of_dx = extent_of(dx, x), of_dy = extent_of(dy, x),
+                 e = of_dx.rows > of_dy.rows ? of_dx : of_dy;
+    dispatch(x.dtype, [&]<class T>(T) {
+        const auto kernel = kind == Activation::silu ? activation_backward_kernel<T, Activation::silu>
+                                                     : activation_backward_kernel<T, Activation::gelu_tanh>;
+        launch(exec, "activation_backward", resident_rows(exec, kernel, grid_of(e)), kernel, rows_of<T>(dx),
+               rows_of<const T>(dy), rows_of<const T>(x), e.rows, e.width);
+    });
+}
 
 void Cuda::swiglu(Exec& exec, Tensor y, Tensor gate_up) {
     launch_glu<Activation::silu>(exec, "swiglu", y, gate_up);
