@@ -206,6 +206,12 @@ void check_parallelism(Errors& errors, const Config& config) {
                       two_runs ? " x 2 (context_parallel_load_balancer = \"headtail\")" : "",
                       std::max<int64_t>(1, (seq_len + pieces / 2) / pieces) * pieces);
     };
+    errors.demand(
+        p.context_parallel_load_balancer != "ptrr" || p.context_parallel_degree == 1 ||
+            p.context_parallel_rotate_method == "heads",
+        "parallelism.context_parallel_load_balancer = \"ptrr\": Coeus moves no tokens to balance a mask; "
+        "set parallelism.context_parallel_rotate_method = \"heads\", with which any mask is equal work "
+        "for all ranks, or the load balancer \"headtail\"");
     divides("training", config.training.seq_len);
     if (config.validation.enable) divides("validation", config.validation.seq_len);
     errors.demand(

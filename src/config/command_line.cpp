@@ -262,18 +262,15 @@ void add_no_effect_notices(const Settings& settings, const Config& config, Words
             fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
 }
 
-// One line for each refused setting of options without a field: for options that are not implemented yet or
-// refused, every value that would change something; for others, the choices that are refused.
+// One line for each refused setting: for options that are refused, every value that would change something;
+// for others, the choices that are refused.
 Words refused_in(const Settings& settings) {
     Words lines;
     for (const Option& option : options()) {
         const auto found = settings.find(option.name);
         if (found == settings.end()) continue;
         const Setting& setting = found->second;
-        if (option.status == Status::not_built && asks(option, setting.value))
-            lines.push_back(fmt::format("{} = {}: {} is not implemented yet; remove it", setting.name,
-                                        setting.text, option.why));
-        else if (option.status == Status::refused && asks(option, setting.value))
+        if (option.status == Status::refused && asks(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {}; remove it", setting.name, setting.text, option.why));
         else if (is_refused(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {}", setting.name, setting.text, option.refusal));
@@ -410,12 +407,26 @@ void take_flags(po::variables_map& options, CommandLine& result) {
     }
 }
 
+// Replaces other names of values by their own.
+void name_by_own_names(const DeckRules& rules, Config& config, Words& notices) {
+    for (const DeckRules::Choices& choices : rules.choices) {
+        const Option* option = find_option(choices.option);
+        std::string& value = *std::get<std::string*>(option->slot(config));
+        const auto known = std::ranges::find(choices.other_names, value, &DeckRules::OtherName::name);
+        if (known == choices.other_names.end()) continue;
+        notices.push_back(
+            fmt::format("{} = \"{}\" is \"{}\": {}", option->name, value, known->value, known->why));
+        value = known->value;
+    }
+}
+
 // The values of the deck, the command line and the environment.
 void assign_all(const Settings& settings, const DeckRules& rules, CommandLine& result, Errors& errors) {
     Config& config = result.config;
     for (const Option& option : options_with(rules))
         if (const auto setting = settings.find(option.name); setting != settings.end())
             errors.collect([&] { assign(option, setting->second, config); }, option.name);
+    name_by_own_names(rules, config, result.notices);
     for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
     // before a folder's architecture decided, a deck without model.name meant the default family
     if (config.model.flavor == "hf" && !result.origins.contains("model.name") && rules.family_of_folder)

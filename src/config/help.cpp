@@ -61,7 +61,6 @@ bool has_effect(const Option& option) {
 
 // Why an option has no effect or is refused, in Markdown.
 std::string reason_of(const Option& option) {
-    if (option.status == Status::not_built) return "not implemented yet";
     if (option.status != Status::dormant) return option.why;
     const char* const mark = option.why.find('.') == std::string::npos ? "" : "`";
     return fmt::format("it needs {1}{0}{1} (not implemented yet)", option.why, mark);

@@ -159,10 +159,6 @@ Option dormant(std::string name, Type type, std::string with, std::string meanin
     return without_field(std::move(name), type, Status::dormant, std::move(with), std::move(meaning));
 }
 
-Option not_built(std::string name, Type type, std::string what, std::string meaning) {
-    return without_field(std::move(name), type, Status::not_built, std::move(what), std::move(meaning));
-}
-
 Option no_effect(std::string name, Type type, std::string why, std::string meaning) {
     return without_field(std::move(name), type, Status::no_effect, std::move(why), std::move(meaning));
 }

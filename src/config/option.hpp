@@ -25,7 +25,6 @@ enum class Type { boolean, integer, real, text, integers, reals, words, word_lis
 enum class Status {
     works,
     dormant,    ///< belongs to a feature that is not implemented yet, or not used: checked, otherwise ignored
-    not_built,  ///< not implemented yet: any value is refused, with a notice in a dry run
     no_effect,  ///< an option of torchtitan without a meaning here: type and choice are checked; a notice
                 ///< explains why
     refused,    ///< an option of torchtitan that must not be ignored: refused for a reason, not only until it
@@ -65,14 +64,14 @@ struct Option {
     std::string meaning;  ///< one or more sentences without the last full stop; code between backticks
     Status status = Status::works;
     Matter matters = to_nothing;
-    std::string why;  ///< dormant: what it belongs to; not_built: what is not implemented; else: the reason
+    std::string why;  ///< dormant: what it belongs to; else: the reason
     const Rule* rule = nullptr;
     Words choices;                       ///< empty: any value; not case-sensitive
     Words built = {};                    ///< the choices that work; empty: all
     std::string default_note;            ///< replaces the field's default in help; code between backticks
     std::optional<TomlValue> idle = {};  ///< without a field: the value that changes nothing (torchtitan's
                                          ///< default, or how Coeus always behaves); not set: false, 0, empty
-    Words refused = {};                  ///< no_effect: choices that are refused
+    Words refused = {};                  ///< choices that are refused
     std::string refusal = {};            ///< why they are refused, and what to do instead
 
     Option obeys(const Rule& r) &&;
@@ -87,7 +86,6 @@ struct Option {
 Option works(Field field, Matter matters, std::string meaning);
 // options without a field: a change of them affects nothing
 Option dormant(std::string name, Type type, std::string with, std::string meaning);
-Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
 Option refused(std::string name, Type type, std::string why, std::string meaning);
 

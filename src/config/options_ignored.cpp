@@ -13,6 +13,8 @@ constexpr const char* no_spmd = "Coeus has no distributed tensors whose types co
 constexpr const char* no_skipping = "tracing cycles start at step 1 and are repeated until the end";
 constexpr const char* no_torchft =
     "Coeus does not use TorchFT; an interrupted run resumes from its checkpoint";
+constexpr const char* replicas =
+    "Coeus does not use TorchFT; parallelism.data_parallel_replicate_degree is the number of replica groups";
 constexpr const char* own_buffer = "the last 1024 operations of each rank are always recorded";
 constexpr const char* no_such_comm = "Coeus has no such mode; --dry_run --ranks N checks a deck for N ranks";
 constexpr const char* own_loss =
@@ -99,7 +101,7 @@ std::vector<Option> ignored_options() {
                   "Time-out of the process group, in ms")
             .idle_at({int64_t(10000)}),
         no_effect("fault_tolerance.replica_id", Type::integer, no_torchft, "Number of this replica group"),
-        no_effect("fault_tolerance.group_size", Type::integer, no_torchft, "Number of replica groups"),
+        no_effect("fault_tolerance.group_size", Type::integer, replicas, "Number of replica groups"),
         no_effect("fault_tolerance.min_replica_size", Type::integer, no_torchft,
                   "Number of replica groups that a step needs")
             .idle_at({int64_t(1)}),
@@ -108,8 +110,9 @@ std::vector<Option> ignored_options() {
             .one_of({"none", "local_sgd", "diloco"})
             .idle_at({std::string("none")})
             .refuses({"local_sgd", "diloco"},
-                     "replica groups that exchange weights only from time to time are not implemented yet; "
-                     "leave it out"),
+                     "replica groups that exchange weights only from time to time train another model than "
+                     "groups that exchange gradients in each step, as Coeus does; remove it, and set "
+                     "parallelism.data_parallel_replicate_degree to the number of groups"),
         no_effect("fault_tolerance.sync_steps", Type::integer, no_torchft,
                   "Number of steps between exchanges of weights")
             .idle_at({int64_t(5)}),

@@ -207,8 +207,10 @@ std::vector<Option> model_options() {
               "Groups of parameters with their own optimizer or options (doc/optimizers.md). Each is a table "
               "with `pattern`, `roles`, `optimizer_name` and `optimizer_kwargs`. If several groups match a "
               "parameter, the first one applies"),
-        not_built("optimizer.optimizer_factory_kwargs_by_name", Type::words, "options by kind of optimizer",
-                  "Options for each kind of optimizer. `optimizer.param_groups` sets them for each group"),
+        no_effect("optimizer.optimizer_factory_kwargs_by_name", Type::words,
+                  "it is for optimizers that Python makes; optimizer.param_groups sets the options of each "
+                  "group of parameters",
+                  "Options for each kind of optimizer"),
         refused(
             "optimizer.early_step_in_backward", Type::boolean,
             "gradients are clipped by their global norm, and a step whose norm is not finite is not taken: "
@@ -235,8 +237,9 @@ std::vector<Option> model_options() {
               "Kind of loss. `MTPLoss` is that of multi-token prediction (`model.num_mtp_layers`), the "
               "others that of "
               "the next token")
-            .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"},
-                    {"CrossEntropyLoss", "ChunkedLossWrapper", "MTPLoss"})
+            .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"})
+            .refuses({"MSELoss"},
+                     "is the loss of models that make images; a language model has none; remove it")
             .defaults_to("as the model needs"),
         works(COEUS_FIELD(loss.mtp_scale), to_run,
               "Multi-token prediction: weight of the mean loss of all depths")

@@ -73,8 +73,10 @@ std::vector<Option> parallel_options() {
             COEUS_FIELD(parallelism.context_parallel_load_balancer), to_nothing,
             "Which tokens of a sequence each context-parallel rank has. `headtail`: the sequence is cut into "
             "2 x degree pieces, and rank r has the r-th piece from the start and the r-th from the end. With "
-            "a causal mask, this is equal work for all ranks. `none`: rank r has the r-th of degree pieces")
-            .one_of({"headtail", "ptrr", "none"}, {"headtail", "none"}),
+            "a causal mask, this is equal work for all ranks. `none`: rank r has the r-th of degree pieces. "
+            "`ptrr`: as `none`, and only with `parallelism.context_parallel_rotate_method = \"heads\"`, with "
+            "which any mask is equal work for all ranks")
+            .one_of({"headtail", "ptrr", "none"}),
         works(COEUS_FIELD(parallelism.context_parallel_rotate_method), to_nothing,
               "How these ranks exchange keys and values. `allgather`: all at once. `alltoall` (torchtitan's "
               "name): in a ring, from neighbour to neighbour. `heads` (Coeus only): an all-to-all that "

@@ -6,13 +6,22 @@
 #include "coeus/optim/param_groups.hpp"
 #include "tensor_parallel.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 DeckRules deck_rules() {
-    Words families = family_names();
+    Words built = family_names();
+    std::vector<DeckRules::OtherName> other_names;
+    for (const OtherFamilyName& other : other_family_names()) {
+        built.emplace_back(other.name);
+        other_names.push_back({other.name, other.family, other.why});
+    }
+    std::ranges::sort(built);
+    Words families = built;
     families.insert(families.end(), families_not_built().begin(), families_not_built().end());
     return {
-        .choices = {{"model.name", families, family_names()}},
+        .choices = {{"model.name", families, built, other_names}},
         .family_of_folder = family_of_folder,
         .check_degrees = deck::check_tensor_parallel,
         .check_optimizer = [](const OptimizerOptions& options, const std::vector<ParamGroupOptions>& groups) {

@@ -72,6 +72,7 @@ void register_family(ModelFamily family) {
             "a family has a model_type for each of its architectures, or for none");
     std::vector<std::string> taken = family_names();
     taken.insert(taken.end(), families_not_built().begin(), families_not_built().end());
+    for (const OtherFamilyName& other : other_family_names()) taken.emplace_back(other.name);
     if (std::ranges::find(taken, family.name) != taken.end())
         throw ConfigError("a model family cannot be registered as \"{}\": this name is taken, as are {}",
                           family.name, join(taken, ", "));
@@ -93,11 +94,22 @@ std::vector<std::string> family_names() {
 
 // The other families of torchtitan. A deck for one of them is refused with its name.
 const std::vector<std::string>& families_not_built() {
-    static const std::vector<std::string> names = {"flux", "llama3_ft"};
+    static const std::vector<std::string> names = {"flux"};
+    return names;
+}
+
+const std::vector<OtherFamilyName>& other_family_names() {
+    static const std::vector<OtherFamilyName> names = {
+        {"llama3_ft", "llama3",
+         "its replica groups, which may fail, are parallelism.data_parallel_replicate_degree here; a job "
+         "that "
+         "loses a node is queued again and resumes from its checkpoint"}};
     return names;
 }
 
 const ModelFamily& find_family(std::string_view name) {
+    for (const OtherFamilyName& other : other_family_names())
+        if (name == other.name) name = other.family;
     for (const ModelFamily& family : model_families())
         if (family.name == name) return family;
     const std::vector<std::string> names = family_names();

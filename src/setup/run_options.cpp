@@ -17,10 +17,11 @@ namespace {
 
 // torchtitan's "alltoall" is a ring: in PyTorch each of its steps is an all-to-all call.
 ContextParallel context_from_deck(const Config::Parallelism& p) {
-    return {.exchange = p.context_parallel_rotate_method == "allgather"  ? ContextExchange::all_gather
-                        : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
-                                                                         : ContextExchange::heads,
-            .balancing = p.context_parallel_load_balancer == "none" ? Balancing::none : Balancing::head_tail};
+    return {
+        .exchange = p.context_parallel_rotate_method == "allgather"  ? ContextExchange::all_gather
+                    : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
+                                                                     : ContextExchange::heads,
+        .balancing = p.context_parallel_load_balancer == "headtail" ? Balancing::head_tail : Balancing::none};
 }
 
 Decay decay_of(const std::string& decay_type) {

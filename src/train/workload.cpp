@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/workload.hpp"
 
+#include "coeus/base/counted.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/file/host_error.hpp"
+#include "coeus/train/document_balance.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/training_data.hpp"
 #include "coeus/train/validation_prompts.hpp"
@@ -10,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace coeus {
@@ -20,7 +23,14 @@ class TextWorkload : public Workload {
 public:
     TextWorkload(const Config& config, const DecoderConfig& model, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads)
-        : config_(&config), data_(config, model.vocab, cache_folder, world, threads) {
+        : config_(&config),
+          data_(config, model.vocab, cache_folder, world, threads),
+          divides_heads_(ModelConfig(model)
+                             ->refusal({.tensor = config.parallelism.tensor_parallel_degree,
+                                        .context = config.parallelism.context_parallel_degree,
+                                        .expert = config.parallelism.expert_parallel_degree,
+                                        .context_by_heads = true})
+                             .empty()) {
         if (data_.validation()) evaluator_.emplace(config, *data_.validation(), data_.validation_names());
         if (!config.validation.tasks.empty()) tasks_.emplace(config, model, world);
         if (config.validation.prompts.empty()) return;
@@ -66,7 +76,11 @@ public:
     }
     std::string passes(int64_t samples) const override { return data_.passes(samples); }
     std::string sources() const override { return data_.sources(); }
-    std::vector<std::string> notices() const override { return data_.notices(); }
+    std::vector<std::string> notices() const override {
+        std::vector<std::string> lines = data_.notices();
+        if (std::string line = notice_of_balance(); !line.empty()) lines.push_back(std::move(line));
+        return lines;
+    }
     std::optional<double> bytes_per_token() const override { return data_.bytes_per_token(); }
     std::optional<double> validation_bytes_per_token() const override {
         return data_.validation_bytes_per_token();
@@ -76,8 +90,35 @@ public:
     }
 
 private:
+    // Whether context-parallel ranks have unequal work, with what helps; "" if they have not, or if nothing
+    // does.
+    std::string notice_of_balance() const {
+        const auto& p = config_->parallelism;
+        const auto ranks = int(p.context_parallel_degree);
+        constexpr int64_t most_samples = 64;
+        constexpr double tolerated = 1.1;
+        if (ranks == 1 || !config_->training.document_mask || !divides_heads_ ||
+            p.context_parallel_rotate_method == "heads")
+            return "";
+        TokenReader reader(data_.training());
+        const int64_t samples = std::min(most_samples, samples_per_epoch());
+        reader.reserve(samples);
+        const int64_t together = p.pipeline_parallel_degree > 1 ? p.pipeline_parallel_microbatch_size
+                                                                : config_->training.local_batch_size;
+        const double busiest = busiest_over_mean(
+            reader.read(0, samples, 0).samples.text, together, ranks,
+            p.context_parallel_load_balancer == "headtail" ? Balancing::head_tail : Balancing::none);
+        if (busiest < tolerated) return "";
+        return fmt::format(
+            "documents divide the attention of context-parallel ranks unequally: in {}, the busiest rank has "
+            "{:.2f} times the mean; with parallelism.context_parallel_rotate_method = \"heads\" all have the "
+            "same",
+            counted(samples, "sample"), busiest);
+    }
+
     const Config* config_;
     TrainingData data_;
+    bool divides_heads_;
     std::optional<Evaluator> evaluator_;
     std::optional<ValidationTasks> tasks_;
     std::optional<ValidationPrompts> prompts_;

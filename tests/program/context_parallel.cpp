@@ -83,6 +83,34 @@ TEST_CASE("ranks that divide each sequence train as one rank does") {
     }
 }
 
+TEST_CASE("documents that divide attention unequally are told, with the exchange that divides it equally") {
+    const TemporaryFolder folder;
+    constexpr int64_t length = 17, windows = 40;  // with the label of the last token
+    TokenData data = {.tokens = learnable_tokens(length * windows + 1), .documents = {}};
+    for (int64_t first = 0; first < length * windows; first += length)
+        for (int64_t i = 0; i < 5; ++i) data.documents.push_back(first + i);
+    data.documents.push_back(length * windows + 1);
+    write_token_file(folder / "tokens.h5", data);
+    const auto said = [&](const Arguments& more) {
+        const Outcome run = run_coeus(
+            tiny_run(folder / "out", folder / "tokens.h5",
+                     Arguments{"--training.document_mask", "--training.steps=1", "--training.seq_len=16",
+                               "--training.local_batch_size=1", "--parallelism.context_parallel_degree=2"} +
+                         more),
+            2);
+        CHECK(run.exit_code == 0);
+        fs::remove_all(folder / "out");
+        return run.output;
+    };
+    const char* const unequally =
+        "documents divide the attention of context-parallel ranks unequally: in 40 samples, "
+        "the busiest rank has 1.12 times the mean; with "
+        "parallelism.context_parallel_rotate_method = \"heads\" all have the same";
+    CHECK_THAT(said({}), Contains(unequally));
+    CHECK_THAT(said({"--parallelism.context_parallel_rotate_method=heads"}), !Contains("unequally"));
+    CHECK_THAT(said({"--training.document_mask=false"}), !Contains("unequally"));
+}
+
 TEST_CASE("a deck that asks for something that context parallelism cannot do ends the run with exit code 2") {
     const TemporaryFolder folder;
     write_data(folder / "tokens.h5");
@@ -104,7 +132,13 @@ TEST_CASE("a deck that asks for something that context parallelism cannot do end
         "valid are 1, 2");
     CHECK_THAT(refused(heads, 4), names_the_degrees);
     CHECK_THAT(refused(heads + Arguments{"--dry_run", "--ranks=4"}, 0), names_the_degrees);
-    CHECK_THAT(refused({"--parallelism.context_parallel_load_balancer=ptrr"}, 0),
-               Contains("parallelism.context_parallel_load_balancer = \"ptrr\": is not implemented yet; use "
-                        "headtail or none"));
+    const std::string ptrr = "--parallelism.context_parallel_load_balancer=ptrr";
+    CHECK_THAT(
+        refused({ptrr, "--parallelism.context_parallel_degree=2"}, 2),
+        Contains("parallelism.context_parallel_load_balancer = \"ptrr\": Coeus moves no tokens to balance a "
+                 "mask; set parallelism.context_parallel_rotate_method = \"heads\""));
+    const Arguments by_heads = {ptrr, "--parallelism.context_parallel_degree=2",
+                                "--parallelism.context_parallel_rotate_method=heads"};
+    for (const auto& [more, ranks] : {std::pair(by_heads, 2), std::pair(Arguments{ptrr}, 0)})
+        CHECK(run_coeus(tiny_run(folder / "ptrr", folder / "tokens.h5", more), ranks).exit_code == 0);
 }

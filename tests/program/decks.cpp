@@ -29,8 +29,10 @@ TEST_CASE("a wrong command line ends with exit code 2 and a message") {
     expect_config_error(run_coeus({"train", "--training.steps=1"}), "training.dataset_path: is not given");
     expect_config_error(run_coeus({"train", "--device=gpu"}),
                         "device = gpu: must be one of auto, cpu, cuda; did you mean cuda?");
-    expect_config_error(run_coeus({"train", "--parallelism.context_parallel_load_balancer=ptrr"}),
-                        "is not implemented yet");
+    expect_config_error(
+        run_coeus({"train", "--loss.loss_fn=MSELoss"}),
+        "loss.loss_fn = MSELoss: is the loss of models that make images; a language model has "
+        "none; remove it");
 }
 
 TEST_CASE("a wrong deck ends with exit code 2 and names the line") {
@@ -109,8 +111,7 @@ TEST_CASE("a dry run counts the reasons for which a run would be refused") {
     CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused (1 reason above); "
                    "nothing was run",
                    one.output) == 1);
-    const Outcome two =
-        run_coeus({"train", "--dry_run", "--quiet", "--parallelism.context_parallel_load_balancer=ptrr"});
+    const Outcome two = run_coeus({"train", "--dry_run", "--quiet", "--loss.loss_fn=MSELoss"});
     INFO(two.output);
     CHECK(two.exit_code == 2);
     CHECK(count_of("(a real run refuses this)", two.output) == 1);

@@ -586,12 +586,11 @@ TEST_CASE("info ends with exit code 2 for a deck that would be refused wherever 
     const std::string without_data = deck("data.toml", "dataset = \"c4\"\n");
     CHECK_THAT(shown({without_data, "--memory=1TiB"}),
                Contains("\n  Refused on this host: training.dataset"));
-    // an option that is not built, and too small a device, whatever follows
-    const std::string unbuilt =
-        deck("unbuilt.toml", "[parallelism]\ncontext_parallel_load_balancer = \"ptrr\"\n");
-    const Outcome not_built = run_coeus({"info", unbuilt, absent, "--memory=1TiB"});
-    CHECK(not_built.exit_code == 2);
-    CHECK_THAT(not_built.output, Contains("\n  Refused: parallelism.context_parallel_load_balancer = "));
+    // a value that is refused, and too small a device, whatever follows
+    const std::string of_images = deck("images.toml", "[loss]\nloss_fn = \"MSELoss\"\n");
+    const Outcome no_loss = run_coeus({"info", of_images, absent, "--memory=1TiB"});
+    CHECK(no_loss.exit_code == 2);
+    CHECK_THAT(no_loss.output, Contains("\n  Refused: loss.loss_fn = "));
     const Outcome refused = run_coeus({"info", without_data, absent, "--memory=8MiB"});
     CHECK(refused.exit_code == 2);
     CHECK(count_of("\n  Refused: a rank does not fit into the memory of ", refused.output) == 2);

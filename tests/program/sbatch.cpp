@@ -424,8 +424,8 @@ TEST_CASE("errors of a job are reported before there is a script") {
     // options that a run would refuse, and options that a requeued job needs
     const Arguments job = {deck, "--machine=hyak", "--gpus-per-node=0", "--ntasks-per-node=4"};
     CHECK_THAT(refused_sbatch(job + Arguments{"--checkpoint.enable"}), Contains("training.dataset_path"));
-    CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--parallelism.context_parallel_load_balancer=ptrr"}),
-               Contains("context_parallel_load_balancer") && Contains("not implemented yet"));
+    CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--loss.loss_fn=MSELoss"}),
+               Contains("loss.loss_fn = ") && Contains("a language model has none"));
     CHECK_THAT(refused_sbatch(job + Arguments{can_run[0]}),
                Contains("checkpoint.enable = false: ") && Contains("set checkpoint.enable = true"));
     CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--checkpoint.load_only"}),

@@ -13,10 +13,16 @@ namespace coeus {
 
 /// Without any, a deck is checked by the rules of config alone.
 struct DeckRules {
+    /// Another name of a value, as other programs call it. A notice says what it stands for.
+    struct OtherName {
+        std::string name, value;  ///< "llama3_ft", "llama3"
+        std::string why;          ///< what it says besides, and how a deck of Coeus says that
+    };
     /// The values of an option that config does not know.
     struct Choices {
         std::string option;  ///< "model.name"
         Words all, built;    ///< as in Option: those that are known, those of them that work
+        std::vector<OtherName> other_names = {};  ///< they are in `all` too
     };
     std::vector<Choices> choices;
 

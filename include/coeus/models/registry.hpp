@@ -15,6 +15,12 @@ const std::vector<ModelFamily>& model_families();
 /// Their names, and those of torchtitan's families that are known but not implemented yet.
 std::vector<std::string> family_names();
 const std::vector<std::string>& families_not_built();
+/// Other names of families in decks.
+struct OtherFamilyName {
+    const char *name, *family;  ///< "llama3_ft", "llama3"
+    const char* why;            ///< what the name says besides, and which options say that here
+};
+const std::vector<OtherFamilyName>& other_family_names();
 /// Adds a family to those that decks may name, before the program looks for one (run_program.hpp). Its
 /// flavours get its name. ConfigError: the name belongs to a family, also to one not implemented yet; or a
 /// flavour is not valid. After an error, also one of the family's own functions, the family is not there.

@@ -415,8 +415,8 @@ TEST_CASE("features that are not implemented are refused by name in a real run a
           "whose norm is not finite is not taken: no weight can be updated before the last gradient is "
           "there; remove it");
     // all messages at once
-    CHECK_THAT(error_of({"--model.name=flux", "--parallelism.context_parallel_load_balancer=ptrr"}),
-               Contains("ptrr") && Contains("model.name = \"flux\""));
+    CHECK_THAT(error_of({"--model.name=flux", "--loss.loss_fn=MSELoss"}),
+               Contains("MSELoss") && Contains("model.name = \"flux\""));
     // an option that belongs to one of these features is checked, but not stored
     const Words notices = parsed({"--training.img_size=128"}).notices;
     REQUIRE(notices.size() == 1);
@@ -425,7 +425,8 @@ TEST_CASE("features that are not implemented are refused by name in a real run a
     CHECK_THAT(error_of({"--parallelism.expert_parallel_comm_backend=mail"}), Contains("must be one of"));
     CHECK_THAT(error_of({"--training.img_size=0"}), Contains("must be at least 1"));
     // the default, given explicitly
-    CHECK(error_of({"--optimizer.optimizer_factory_kwargs_by_name=", "--no_dry_run"}) == "no error");
+    CHECK(parsed({"--optimizer.optimizer_factory_kwargs_by_name="}).notices.empty());
+    CHECK(parsed({"--optimizer.optimizer_factory_kwargs_by_name=x"}).notices.size() == 1);
     CHECK_THROWS_WITH(
         parse_command_line({}),
         "training.dataset_path: is not given, and training.dataset = \"c4_test\" was not found in "
@@ -443,6 +444,16 @@ TEST_CASE("features that are not implemented are refused by name in a real run a
     REQUIRE(without_data.absent.size() == 1);
     CHECK_THAT(without_data.absent[0],
                Contains("training.dataset_path: is not given") && Contains("(a run needs it)"));
+}
+
+TEST_CASE("another name of a model is replaced by its own, with a notice") {
+    const CommandLine deck = parsed({"--model.name=llama3_ft"});
+    CHECK(deck.config.model.name == "llama3");
+    REQUIRE(deck.notices.size() == 1);
+    CHECK_THAT(deck.notices[0], Catch::StartsWith("model.name = \"llama3_ft\" is \"llama3\": ") &&
+                                    Contains("parallelism.data_parallel_replicate_degree"));
+    CHECK_THAT(error_of({"--fault_tolerance.semi_sync_method=diloco"}),
+               Contains("train another model") && Contains("parallelism.data_parallel_replicate_degree"));
 }
 
 TEST_CASE("options without a meaning here: one notice for each reason, only if they ask for something") {

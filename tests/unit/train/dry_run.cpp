@@ -399,7 +399,7 @@ TEST_CASE("dry run: exit code 2 if a run would be refused anywhere, with --stric
     const std::string enough = "--memory=8GiB";
     CHECK(code({enough, "--strict"}) == 0);
     CHECK(code({"--memory=8MiB"}) == 2);
-    CHECK(code({enough, "--parallelism.context_parallel_load_balancer=ptrr"}) == 2);
+    CHECK(code({enough, "--loss.loss_fn=MSELoss"}) == 2);
     // files that are only missing here
     for (const char* absent : {"--training.dataset_path=/absent", "--checkpoint.initial_load_path=/absent",
                                "--training.dataset_path="}) {
