@@ -10,6 +10,9 @@
 #include "../workspace.hpp"
 #include "team.hpp"
 
+#include <algorithm>
+#include <type_traits>
+
 namespace coeus::cuda {
 
 namespace {
@@ -44,25 +47,25 @@ __global__ void modulate_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const
         const Pack<T, size> scales = load_pack<size>(scale[sequence] + j);
         COEUS_UNROLL
         for (int e = 0; e < size; ++e) factors[e] = base + load(scales.values[e]);
-        for (int64_t i = begin; i < end; i += several) {
-            Pack<T, size> d[several], in[several];
+        const auto take = [&]<int count>(std::integral_constant<int, count>, int64_t i) {
+            Pack<T, size> d[count], in[count];
             COEUS_UNROLL
-            for (int r = 0; r < several; ++r)
-                if (i + r < end) {
-                    d[r] = load_pack<size>(dy[i + r] + j);
-                    in[r] = load_pack<size>(x[i + r] + j);
-                }
+            for (int r = 0; r < count; ++r) {
+                d[r] = load_pack<size>(dy[i + r] + j);
+                in[r] = load_pack<size>(x[i + r] + j);
+            }
             COEUS_UNROLL
-            for (int r = 0; r < several; ++r)
-                if (i + r < end) {
-                    COEUS_UNROLL
-                    for (int e = 0; e < size; ++e)
-                        d[r].values[e] =
-                            store<T>(modulated_gradient(load(d[r].values[e]), load(in[r].values[e]),
-                                                        factors[e], of_scale[e], of_shift[e]));
-                    store_pack(dx[i + r] + j, d[r]);
-                }
-        }
+            for (int r = 0; r < count; ++r) {
+                COEUS_UNROLL
+                for (int e = 0; e < size; ++e)
+                    d[r].values[e] = store<T>(modulated_gradient(load(d[r].values[e]), load(in[r].values[e]),
+                                                                 factors[e], of_scale[e], of_shift[e]));
+                store_pack(dx[i + r] + j, d[r]);
+            }
+        };
+        int64_t i = begin;
+        for (; i + several <= end; i += several) take(std::integral_constant<int, several>(), i);
+        for (; i < end; ++i) take(std::integral_constant<int, 1>(), i);
         constexpr int piece = size > 1 ? pack_count<A>() : 1;
         COEUS_UNROLL
         for (int e = 0; e < size; e += piece) {
