@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time that the pieces of open decoders take in a layer, beside layers of Llama of the same arithmetic:
-//     build/bench/bench_pieces [TURNS, default 15] [THREADS, default 2]
+//     build/bench/bench_pieces [TURNS, default 15] [THREADS, default 1]
 // Forward and backward of two layers, without the optimizer. The models of a pair take steps in turns, the
 // second one last and then first, and a ratio is the median over the turns. If a piece has more
 // arithmetic than the other model, or less, the bytes of it are counted at the rate of the other model's
-// norms: "counted" is the ratio that follows from them. The figure is the ratio divided by it.
+// norms: "counted" is the ratio that follows from them. The figure is the ratio divided by it. Times of one
+// thread are those of the processor, so that other programs disturb them little.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/engine/engine.hpp"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string_view>
 #include <vector>
 
@@ -30,18 +32,29 @@ double median(std::vector<double> all) {
     return all[all.size() / 2];
 }
 
+double processor_seconds() {
+    timespec time = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+double seconds_of(int threads) {
+    return threads == 1 ? processor_seconds() : steady_seconds();
+}
+
 // The bytes of all kernels, and the rate of RMSNorms.
 class Costs final : public KernelObserver {
 public:
+    explicit Costs(int threads) : threads_(threads) {}
     void begin(const char* kernel, double /*flops*/, double bytes) override {
         bytes_ += bytes;
         in_norm_ = std::string_view(kernel).starts_with("rms_norm");
         if (!in_norm_) return;
         norm_bytes_ += bytes;
-        timer_.restart();
+        norm_seconds_ -= seconds_of(threads_);
     }
     void end() override {
-        if (in_norm_) norm_seconds_ += timer_.seconds();
+        if (in_norm_) norm_seconds_ += seconds_of(threads_);
         in_norm_ = false;
     }
     double bytes() const { return bytes_; }
@@ -50,14 +63,15 @@ public:
 private:
     double bytes_ = 0, norm_bytes_ = 0, norm_seconds_ = 0;
     bool in_norm_ = false;
-    Timer timer_;
+    int threads_;
 };
 
 // A model that takes the same step again and again.
 class Case {
 public:
     Case(const DecoderConfig& model, Dtype compute, int threads)
-        : engine_(model, {.types = {.compute = compute},
+        : threads_(threads),
+          engine_(model, {.types = {.compute = compute},
                           .training = {.sequences = sequences, .seq_len = seq_len},
                           .machine = {.threads = threads}}) {
         model.validate();
@@ -72,24 +86,25 @@ public:
 
     // Returns the seconds of forward and backward. The weights remain as they are.
     double take_step() {
-        const Timer timer;
+        const double begin = seconds_of(threads_);
         engine_.compute_gradients(1, 0, sequences * seq_len, [&](int64_t) {
             return SampleRows{.sequences = sequences, .seq_len = seq_len, .tokens = ids_, .labels = ids_};
         });
-        const double seconds = timer.seconds();
+        const double seconds = seconds_of(threads_) - begin;
         engine_.update();
         return seconds;
     }
 
     // The costs of as many steps, with the optimizer's.
     Costs observe(int steps) {
-        Costs costs;
+        Costs costs(threads_);
         const Observation seen = engine_.observe(costs);
         for (int i = 0; i < steps; ++i) take_step();
         return costs;
     }
 
 private:
+    int threads_;
     Engine engine_;
     std::vector<int32_t> ids_;
 };
@@ -189,7 +204,7 @@ void compare(const Piece& piece, Dtype compute, int turns, int threads) {
 
 int main(int argc, char** argv) {
     const int turns = argc > 1 ? std::max(1, std::atoi(argv[1])) : 15,
-              threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : 2;
+              threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : 1;
     const DecoderConfig model = llama();
     fmt::print("{} layers of {} columns, {} tokens, {} threads; medians of {} turns\n", model.layers,
                model.dim, sequences * seq_len, threads, turns);
