@@ -247,7 +247,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device, const Kernels& ker
     const auto part_of = [&](const LocalBatches& batches) {
         return model_->batches().part(batches, part_of_sequences(batches.shape.seq_len), device);
     };
-    batches_.allocate({options_.training, options_.accumulation}, options_.pipeline.timetable.microbatches,
+    batches_.allocate({options_.training, options_.accumulation, options_.pipeline.timetable.microbatches},
                       options_.validation, part_of);
     connect(mesh);
 }

@@ -39,8 +39,9 @@ MemoryPlan plan_training(const EngineOptions& options, const Model& model, const
     const Parameters::Bytes state = parameters.bytes(options.trains),
                             offloaded = parameters.offloaded_bytes();
     const BatchKind& batches = model.batches();
-    const BatchBytes of_batches = batches.bytes({options.training, options.accumulation}, options.validation,
-                                                mesh.size(axis::cp), options.machine.backend);
+    const BatchBytes of_batches =
+        batches.bytes({options.training, options.accumulation, options.pipeline.timetable.microbatches},
+                      options.validation, mesh.size(axis::cp), options.machine.backend);
     const int64_t reduction = reduction_bytes(options, mesh, shared);
 
     MemoryPlan plan;

@@ -3,12 +3,12 @@
 
 namespace coeus {
 
-void StagedBatches::allocate(const LocalBatches& training, int micro_batches, const BatchShape& validation,
+void StagedBatches::allocate(const LocalBatches& training, const BatchShape& validation,
                              FunctionRef<std::unique_ptr<BatchPart>(const LocalBatches&)> part_of) {
     if (training.shape.sequences > 0) training_ = part_of(training);
-    if (validation.sequences > 0) validation_ = part_of({validation, 1, false});
-    micro_batches_.resize(size_t(micro_batches));
-    sequences_ = training.shape.sequences / micro_batches;
+    if (validation.sequences > 0) validation_ = part_of({.shape = validation, .trains = false});
+    micro_batches_.resize(size_t(training.micro_batches));
+    sequences_ = training.shape.sequences / training.micro_batches;
 }
 
 void StagedBatches::bring(Exec& exec, int64_t place) {

@@ -14,9 +14,8 @@ namespace coeus {
 
 class StagedBatches {
 public:
-    /// Allocates the memory, by `part_of`. Each local batch of training has `micro_batches` micro-batches.
-    /// Sequences 0: there is no training, or no validation.
-    void allocate(const LocalBatches& training, int micro_batches, const BatchShape& validation,
+    /// Allocates the memory, by `part_of`. Sequences 0: there is no training, or no validation.
+    void allocate(const LocalBatches& training, const BatchShape& validation,
                   FunctionRef<std::unique_ptr<BatchPart>(const LocalBatches&)> part_of);
 
     /// BatchPart::stage() of a local batch of training.

@@ -38,7 +38,8 @@ struct BatchBytes {
 struct LocalBatches {
     BatchShape shape;
     int64_t number = 1;
-    bool trains = true;  ///< false: for validation
+    int64_t micro_batches = 1;  ///< into which the pipeline divides each of them
+    bool trains = true;         ///< false: for validation
 };
 
 class BatchKind {
