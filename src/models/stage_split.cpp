@@ -8,14 +8,15 @@
 
 namespace coeus {
 
-std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, const SplitWeights& weights) {
-    const int64_t all = config.layers + weights.embedding + weights.head;
+std::vector<int64_t> divide_layers(int64_t layers, const char* what, int stages,
+                                   const SplitWeights& weights) {
+    const int64_t all = layers + weights.embedding + weights.head;
     if (stages > all)
         throw ConfigError(
-            "the pipeline has {} stages, but model.n_layers = {} with "
+            "the pipeline has {} stages, but {} = {} with "
             "parallelism.pipeline_parallel_first_stage_less_layers = {} and "
             "pipeline_parallel_last_stage_less_layers = {} can be divided into at most {}",
-            stages, config.layers, weights.embedding, weights.head, all);
+            stages, what, layers, weights.embedding, weights.head, all);
     const int64_t least = all / stages, more = all % stages;
     const auto refuse = [&](const char* option, int64_t weight, int64_t most) {
         throw ConfigError(
@@ -27,22 +28,62 @@ std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, c
         refuse("pipeline_parallel_first_stage_less_layers", weights.embedding, least);
     if (stages > 1 && weights.head > least)
         refuse("pipeline_parallel_last_stage_less_layers", weights.head, least);
+    std::vector<int64_t> numbers;
+    for (int stage = 0; stage < stages; ++stage) numbers.push_back(least + (stage < more ? 1 : 0));
+    numbers.front() -= weights.embedding;
+    numbers.back() -= weights.head;
+    return numbers;
+}
+
+std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, const SplitWeights& weights) {
     std::vector<DecoderPart> parts;
     int64_t layer = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-        DecoderPart part = {.embedding = stage == 0, .first_layer = layer, .head = stage + 1 == stages};
-        int64_t layers = least + (stage < more ? 1 : 0);
-        if (part.embedding) layers -= weights.embedding;
-        if (part.head) layers -= weights.head;
-        part.last_layer = layer += layers;
-        parts.push_back(part);
+    for (const int64_t layers : divide_layers(config.layers, "model.n_layers", stages, weights)) {
+        parts.push_back({.first_layer = layer, .last_layer = layer + layers});
+        layer += layers;
     }
+    parts.front().embedding = parts.back().head = true;
     return parts;
 }
 
 namespace {
 
 constexpr const char* option = "parallelism.module_fqns_per_model_part";
+
+[[noreturn]] void refuse_unknown(const std::vector<std::string>& modules, const std::string& known,
+                                 size_t stage, const std::string& name) {
+    const std::string near = nearest_name(name, modules);
+    throw ConfigError("{}: stage {}: \"{}\" is not a module{}; the modules are {}", option, stage, name,
+                      near.empty() ? "" : "; did you mean \"" + near + "\"?", known);
+}
+
+}  // namespace
+
+std::vector<ModelPart> split_modules(const std::vector<std::string>& modules, const std::string& known,
+                                     const std::vector<std::vector<std::string>>& lists,
+                                     FunctionRef<void(size_t stage, size_t first, size_t module)> check) {
+    std::vector<ModelPart> parts;
+    size_t next = 0;
+    for (size_t stage = 0; stage < lists.size(); ++stage) {
+        if (lists[stage].empty()) throw ConfigError("{}: stage {} has no modules", option, stage);
+        const size_t first = next;
+        for (const std::string& name : lists[stage]) {
+            if (std::ranges::find(modules, name) == modules.end())
+                refuse_unknown(modules, known, stage, name);
+            if (next == modules.size() || name != modules[next])
+                throw ConfigError(
+                    "{}: stage {}: \"{}\" is listed where {} is expected; every module must be listed once, "
+                    "in the order of the model",
+                    option, stage, name, next == modules.size() ? "the end" : "\"" + modules[next] + "\"");
+            check(stage, first, next++);
+        }
+        parts.push_back({first, next});
+    }
+    if (next < modules.size()) throw ConfigError("{}: \"{}\" is in no stage", option, modules[next]);
+    return parts;
+}
+
+namespace {
 
 enum class ModuleKind : uint8_t { embedding, layer, norm, output, mtp_layer };
 
@@ -61,18 +102,6 @@ std::vector<Module> modules_of(const DecoderConfig& config) {
     for (int64_t depth = 0; depth < config.mtp.layers; ++depth)
         modules.push_back({fmt::format("mtp_layers.{}", depth), mtp_layer});
     return modules;
-}
-
-[[noreturn]] void refuse_unknown(const DecoderConfig& config, const std::vector<Module>& modules,
-                                 size_t stage, const std::string& name) {
-    std::vector<std::string> names;
-    for (const Module& module : modules) names.push_back(module.name);
-    const std::string near = nearest_name(name, names);
-    throw ConfigError(
-        "{}: stage {}: \"{}\" is not a module{}; the modules are tok_embeddings, layers.0 to layers.{}, "
-        "norm, output{}",
-        option, stage, name, near.empty() ? "" : "; did you mean \"" + near + "\"?", config.layers - 1,
-        config.mtp.layers == 0 ? "" : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
 }
 
 // Adds the module to a stage, whose list begins with `first`.
@@ -95,32 +124,26 @@ void add_module(DecoderPart& part, const Module& module, size_t stage, const std
     }
 }
 
+std::string known_modules(const DecoderConfig& config) {
+    return fmt::format(
+        "tok_embeddings, layers.0 to layers.{}, norm, output{}", config.layers - 1,
+        config.mtp.layers == 0 ? "" : fmt::format(", mtp_layers.0 to mtp_layers.{}", config.mtp.layers - 1));
+}
+
 }  // namespace
 
 std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
                                         const std::vector<std::vector<std::string>>& lists) {
     const std::vector<Module> modules = modules_of(config);
-    std::vector<DecoderPart> parts;
-    size_t next = 0;
+    std::vector<std::string> names;
+    for (const Module& module : modules) names.push_back(module.name);
+    std::vector<DecoderPart> parts(lists.size());
     int64_t layer = 0;
-    for (size_t stage = 0; stage < lists.size(); ++stage) {
-        if (lists[stage].empty()) throw ConfigError("{}: stage {} has no modules", option, stage);
-        DecoderPart part = {.first_layer = layer, .last_layer = layer};
-        for (const std::string& name : lists[stage]) {
-            if (std::ranges::find(modules, name, &Module::name) == modules.end())
-                refuse_unknown(config, modules, stage, name);
-            if (next == modules.size() || name != modules[next].name)
-                throw ConfigError(
-                    "{}: stage {}: \"{}\" is listed where {} is expected; every module must be listed once, "
-                    "in the order of the model",
-                    option, stage, name,
-                    next == modules.size() ? "the end" : "\"" + modules[next].name + "\"");
-            add_module(part, modules[next++], stage, lists[stage].front());
-        }
-        layer = part.last_layer;
-        parts.push_back(part);
-    }
-    if (next < modules.size()) throw ConfigError("{}: \"{}\" is in no stage", option, modules[next].name);
+    split_modules(names, known_modules(config), lists, [&](size_t stage, size_t first, size_t module) {
+        if (module == first) parts[stage].first_layer = parts[stage].last_layer = layer;
+        add_module(parts[stage], modules[module], stage, names[first]);
+        layer = parts[stage].last_layer;
+    });
     return parts;
 }
 
