@@ -17,7 +17,8 @@ WeightPart::WeightPart(const Storage& storage, int64_t first_output, int param)
         return;
     }
     first_row_ = storage.params()[size_t(param)].first_row;
-    rows_ = storage.params()[size_t(param)].local.rows;
+    const Extent& local = storage.params()[size_t(param)].local;
+    rows_ = local.groups * local.rows;
 }
 
 // The largest magnitude of a whole parameter, and the scale of weights that are kept in 8 bits, are computed

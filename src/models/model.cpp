@@ -30,14 +30,15 @@ std::vector<LayerMatrix> Model::matrices() const {
     for (const Storage* storage : parameters_.model())
         for (const Param& param : storage->params()) {
             if (param.role == ParamRole::norm || param.role == ParamRole::bias) continue;
-            matrices.push_back({.parameter = param.name,
-                                .outputs = param.rows_per_group(),
-                                .inputs = param.shape.cols(),
-                                .of_experts = param.shape.rank == 3,
-                                .recipe = param.recipe,
-                                .always_stays = !param.takes_recipe,
-                                .split = param.shard.tp,
-                                .number = param.shape.rank == 3 ? param.groups : 1});
+            matrices.push_back(
+                {.parameter = param.name,
+                 .outputs = param.shape.rank == 3 ? param.rows_per_group() : param.shape.rows(),
+                 .inputs = param.shape.cols(),
+                 .of_experts = param.shape.rank == 3,
+                 .recipe = param.recipe,
+                 .always_stays = !param.takes_recipe,
+                 .split = param.shard.tp,
+                 .number = param.shape.rank == 3 ? param.groups : 1});
         }
     return matrices;
 }
