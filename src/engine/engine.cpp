@@ -67,6 +67,7 @@ EngineOptions complete(const ModelConfig& config, const EngineOptions& asked) {
     constexpr int64_t multiprocessors = 132;  // of an H100; an A100 has 108, a B200 148
     int64_t& tiles_at_a_time = options.exchanges.tiles.at_a_time;
     if (options.machine.backend == Backend::cuda && tiles_at_a_time == 0) tiles_at_a_time = multiprocessors;
+    if (config->attends_to_all()) options.exchanges.context.balancing = Balancing::none;
     config->require_countable(micro_batch_of(options));
     config->require_countable(options.validation);
     return options;
