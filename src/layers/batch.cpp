@@ -19,6 +19,21 @@ Tensor Batch::labels_ahead(int64_t depth) const {
     return depth == 0 ? labels : row_of(further_labels, depth, count());
 }
 
+ImageRows ImageRows::slice(int64_t first, int64_t number) const {
+    const auto rows = [&](const Tensor& all, int64_t each) {
+        return all ? all.slice_rows(first * each, number * each) : all;
+    };
+    ImageRows some = *this;
+    some.noisy = rows(noisy, patches);
+    some.text = rows(text, text_tokens);
+    some.pooled = rows(pooled, 1);
+    some.times = rows(times, 1);
+    some.guidance = rows(guidance, 1);
+    some.target = rows(target, patches);
+    some.weights = rows(weights, 1);
+    return some;
+}
+
 Batch Batch::slice(int64_t first, int64_t number) const {
     const auto rows = [&](const Tensor& ids) {
         const int64_t length = ids ? ids.count() / sequences : 0;
@@ -34,7 +49,8 @@ Batch Batch::slice(int64_t first, int64_t number) const {
             .positions = rows(positions),
             .document_start = rows(document_start),
             .further_tokens = cols(further_tokens),
-            .further_labels = cols(further_labels)};
+            .further_labels = cols(further_labels),
+            .images = images.slice(first, number)};
 }
 
 }  // namespace coeus
