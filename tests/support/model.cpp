@@ -66,7 +66,8 @@ Batch TestBatch::view() {
             .positions = tensor(positions),
             .document_start = tensor(document_start),
             .further_tokens = further(further_tokens),
-            .further_labels = further(further_labels)};
+            .further_labels = further(further_labels),
+            .images = images};
 }
 
 SampleRows TestBatch::local_batch(int64_t first, int64_t count) const {

@@ -21,6 +21,7 @@ struct TestBatch {
     std::vector<int32_t> tokens, labels, positions;
     std::vector<int32_t> document_start;                  ///< if empty, there is no document mask
     std::vector<int32_t> further_tokens, further_labels;  ///< set by look_ahead()
+    ImageRows images;                                     ///< of the owner's memory (support/test_images.hpp)
 
     /// Random tokens and labels below `vocab`, positions 0, 1, ... in each sequence, no documents.
     TestBatch(int64_t sequences, int64_t seq_len, int64_t vocab, uint64_t seed = 1);

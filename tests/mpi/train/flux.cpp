@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flux on ranks that divide its layers, its parameters, the data and the tokens of each sample: it takes the
+// steps of one rank, in the planned memory. It resumes from its checkpoint on another mesh.
+#include "coeus/comm/together.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "support/catch.hpp"
+#include "support/checkpoint_state.hpp"
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+#include "support/test_images.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+// 4 tokens of text and 8 patches, 4 heads.
+FluxConfig flux_on_mesh() {
+    FluxConfig config = tiny_flux(3, 3);
+    config.hidden_size = 16;
+    config.num_heads = 4;
+    config.axes_dim = {0, 2, 2};
+    config.text_tokens = 4;
+    config.patch_rows = 2;
+    config.patch_columns = 4;
+    return config;
+}
+
+// Samples of a step on all ranks together; twice for each local batch.
+constexpr int64_t local_samples = 8, accumulated = 2;
+
+class FluxOnMesh {
+public:
+    struct Options {
+        ContextExchange exchange = ContextExchange::all_gather;
+        Balancing balancing = Balancing::head_tail;
+        RecomputeOptions::Mode recompute = RecomputeOptions::Mode::nothing;
+    };
+    FluxOnMesh(const Mesh& mesh, const Options& options)
+        : engine_(flux_model(flux_on_mesh()), all(mesh, options)) {
+        engine_.allocate(mesh);
+        engine_.model().parameters().initialise(5, 1);
+        // modulations begin at zero, and would hide the blocks
+        for (Storage& storage : engine_.model().parameters().storages()) perturb(storage);
+        engine_.renew_weights();
+    }
+
+    Engine& engine() { return engine_; }
+    std::vector<CheckpointTensor> state() const {
+        return checkpoint_tensors(engine_.model().parameters(), true);
+    }
+    std::vector<double> take_steps(int64_t first, int64_t last) {
+        std::vector<double> losses;
+        for (int64_t step = first; step <= last; ++step) {
+            compute_gradients(step);
+            CHECK(engine_.update().taken);
+            losses.push_back(engine_.scalars().loss);
+        }
+        return losses;
+    }
+    void compute_gradients(int64_t step) {
+        const TestImages images(flux_on_mesh().sizes(), accumulated * local_samples, uint64_t(step));
+        const int64_t own = engine_.options().training.sequences,
+                      first = accumulated * own * engine_.mesh().rank(axis::dp);
+        engine_.compute_gradients(step, 1e-2, images.counted(),
+                                  [&](int64_t i) { return images.local_batch(first + i * own, own); });
+    }
+    double validate() {
+        const TestImages images(flux_on_mesh().sizes(), 2, 99);
+        const double own = engine_.evaluate(images.local_batch(0, 2));
+        return engine_.mesh()[axis::cp].all_reduce(engine_.mesh()[axis::pp].all_reduce(own));
+    }
+    bool uses_what_was_planned() const {
+        const LayerMemory used = engine_.used(), &planned = engine_.layer_memory();
+        return used.activations == planned.activations && used.temporaries == planned.temporaries &&
+               used.workspace == planned.workspace;
+    }
+
+private:
+    static EngineOptions all(const Mesh& mesh, const Options& asked) {
+        const MeshShape& shape = mesh.shape();
+        const int64_t own = local_samples / shape.size(axis::dp), tokens = flux_on_mesh().sizes().tokens();
+        EngineOptions options = {
+            .types = {.master = Dtype::f64, .compute = Dtype::f64},
+            .training = {.sequences = own, .seq_len = tokens},
+            .accumulation = accumulated,
+            .validation = {.sequences = 2, .seq_len = tokens},
+            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
+            .mesh = shape,
+            .rank = mesh.world().rank(),
+            .exchanges = {.context = {.exchange = asked.exchange, .balancing = asked.balancing}},
+            .recompute = {.mode = asked.recompute}};
+        if (shape.pp > 1)
+            options.pipeline = {.timetable = find_schedule("1F1B")->timetable({shape.pp, int(own), 1}),
+                                .parts = flux_model(flux_on_mesh())->split(shape.pp, {}),
+                                .sends = Sends::synchronous};
+        return options;
+    }
+    static void perturb(Storage& storage) {
+        for (const OwnedRun& run : storage.runs())
+            for (int64_t i = 0; i < run.rows * storage.master.cols(); ++i) {
+                const int64_t cols = storage.master.cols(), at = run.first * cols + i,
+                              number = (run.first_row + i / cols) * cols + run.first_col + i % cols;
+                set_element(storage.master, at,
+                            element(storage.master, at) +
+                                0.2 * std::sin(double(number) + double(run.param->name.size())));
+            }
+    }
+
+    Engine engine_;
+};
+
+}  // namespace
+
+TEST_CASE("flux: ranks that divide layers, parameters, data and samples take the steps of one rank") {
+    const Communicator world = Communicator::world("world");
+    FluxOnMesh one(mesh_of_one(), {});
+    const std::vector<double> of_one = one.take_steps(1, 2);
+    const double validated = one.validate();
+    const auto modes = {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations,
+                        RecomputeOptions::Mode::blocks};
+    const ModelConfig model = flux_model(flux_on_mesh());
+    size_t number = 0;
+    std::vector<MeshShape> meshes =
+        meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp});
+    if (world.size() > 4)  // each third one
+        for (size_t i = 0; i < meshes.size(); ++i)
+            meshes.erase(meshes.begin() + int64_t(i),
+                         meshes.begin() + int64_t(std::min(i + 2, meshes.size())));
+    for (const MeshShape& shape : meshes)
+        for (const ContextExchange exchange :
+             {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
+            const bool by_heads = exchange == ContextExchange::heads;
+            if (shape.cp == 1 && exchange != ContextExchange::all_gather) continue;
+            if (!model->refusal({.context = shape.cp, .context_by_heads = by_heads}).empty()) continue;
+            const auto mode = *(modes.begin() + number++ % modes.size());
+            INFO(shape.text() << ", exchange " << int(exchange) << ", recomputation " << int(mode));
+            const Mesh mesh(world.split(0, "world"), shape);
+            FluxOnMesh run(mesh, {.exchange = exchange, .recompute = mode});
+            const std::vector<double> losses = run.take_steps(1, 2);
+            for (size_t i = 0; i < losses.size(); ++i) CHECK(relatively_close(losses[i], of_one[i], 1e-11));
+            CHECK(
+                relatively_close(run.engine().scalars().grad_norm, one.engine().scalars().grad_norm, 1e-10));
+            CHECK(relatively_close(run.validate(), validated, 1e-11));
+            CHECK(run.uses_what_was_planned());
+        }
+}
+
+TEST_CASE("flux: a checkpoint of one mesh resumes on another with the losses of one rank") {
+    const Communicator world = Communicator::world("world");
+    const TemporaryFolder own;
+    const CheckpointStore store(broadcast_text(world, own.path().string()), 0, world);
+    FluxOnMesh one(mesh_of_one(), {});
+    const std::vector<double> of_one = one.take_steps(1, 4);
+    const int ranks = world.size();
+    const Mesh from(world.split(0, "world"), {.dp_shard = ranks}), to(world.split(0, "world"), {.pp = ranks});
+    {
+        FluxOnMesh run(from, {});
+        run.take_steps(1, 2);
+        store.save(record_of(2), run.state());
+    }
+    FluxOnMesh resumed(to, {});
+    const auto loaded = store.load_newest(resumed.state());
+    REQUIRE(loaded.has_value());
+    resumed.engine().renew_weights();
+    const std::vector<double> losses = resumed.take_steps(3, 4);
+    for (size_t i = 0; i < 2; ++i) CHECK(relatively_close(losses[i], of_one[2 + i], 1e-11));
+    world.barrier();  // the folder is removed
+}
