@@ -10,9 +10,9 @@ namespace {
 
 constexpr double smallest_norm = 1e-7;
 
-// Rows of one matrix; a parameter with three extents is several matrices.
+// Rows of one matrix; a parameter with three extents, or with groups, is several matrices.
 int64_t matrix_rows(const Param& param) {
-    return param.shape[param.shape.rank - 2];
+    return param.shape.rank == 3 ? param.shape[1] : param.rows_per_group();
 }
 
 class Muon : public MatrixOptimizer {
