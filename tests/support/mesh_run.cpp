@@ -125,7 +125,7 @@ double MeshRun::evaluate(TestBatch& batch) {
     return engine.mesh()[axis::pp].all_reduce(engine.mesh()[axis::cp].all_reduce(loss));
 }
 
-std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& kind) const {
+std::map<std::string, std::vector<double>> whole_parameters(const Engine& engine, const StorageTensor& kind) {
     const Mesh& mesh = engine.mesh();
     std::map<std::string, std::vector<double>> all;
     for (const Storage* listed : engine.model().parameters().model()) {

@@ -45,6 +45,9 @@ struct MeshCase {
     }
 };
 
+/// Whole parameters of an engine, or their gradients or moments, by name, on every rank. Collective.
+std::map<std::string, std::vector<double>> whole_parameters(const Engine& engine, const StorageTensor& kind);
+
 /// An engine on a mesh (or on mesh_of_one()) with initial weights.
 class MeshRun {
 public:
@@ -58,8 +61,10 @@ public:
     void poison_gradients();
     /// The loss of the batch's first sequences, as many as in a validation batch, on every rank.
     double evaluate(TestBatch& batch);
-    /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.
-    std::map<std::string, std::vector<double>> whole(const StorageTensor& kind) const;
+    /// whole_parameters() of the engine.
+    std::map<std::string, std::vector<double>> whole(const StorageTensor& kind) const {
+        return whole_parameters(engine, kind);
+    }
 
     Engine engine;
 

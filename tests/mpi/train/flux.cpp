@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -33,12 +34,19 @@ FluxConfig flux_on_mesh() {
 // Samples of a step on all ranks together; twice for each local batch.
 constexpr int64_t local_samples = 8, accumulated = 2;
 
+// Each sample is a micro-batch.
+PipelineShape pipeline_shape(const char* schedule, int ranks, int64_t samples) {
+    return {ranks, int(samples), find_schedule(schedule)->default_virtual_stages};
+}
+
 class FluxOnMesh {
 public:
     struct Options {
         ContextExchange exchange = ContextExchange::all_gather;
         Balancing balancing = Balancing::head_tail;
         RecomputeOptions::Mode recompute = RecomputeOptions::Mode::nothing;
+        const char* optimizer = "AdamW";
+        const char* schedule = "1F1B";
     };
     FluxOnMesh(const Mesh& mesh, const Options& options)
         : engine_(flux_model(flux_on_mesh()), all(mesh, options)) {
@@ -69,6 +77,11 @@ public:
         engine_.compute_gradients(step, 1e-2, images.counted(),
                                   [&](int64_t i) { return images.local_batch(first + i * own, own); });
     }
+    // The gradients of a step that is not taken, by name.
+    std::map<std::string, std::vector<double>> gradients(int64_t step) {
+        compute_gradients(step);
+        return whole_parameters(engine_, &Storage::gradient);
+    }
     double validate() {
         const TestImages images(flux_on_mesh().sizes(), 2, 99);
         const double own = engine_.evaluate(images.local_batch(0, 2));
@@ -89,15 +102,18 @@ private:
             .training = {.sequences = own, .seq_len = tokens},
             .accumulation = accumulated,
             .validation = {.sequences = 2, .seq_len = tokens},
-            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
+            .optimizer = {.name = asked.optimizer, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
             .mesh = shape,
             .rank = mesh.world().rank(),
             .exchanges = {.context = {.exchange = asked.exchange, .balancing = asked.balancing}},
             .recompute = {.mode = asked.recompute}};
-        if (shape.pp > 1)
-            options.pipeline = {.timetable = find_schedule("1F1B")->timetable({shape.pp, int(own), 1}),
-                                .parts = flux_model(flux_on_mesh())->split(shape.pp, {}),
-                                .sends = Sends::synchronous};
+        if (shape.pp > 1) {
+            options.pipeline.timetable =
+                find_schedule(asked.schedule)->timetable(pipeline_shape(asked.schedule, shape.pp, own));
+            options.pipeline.parts =
+                flux_model(flux_on_mesh())->split(options.pipeline.timetable.stages(), {});
+            options.pipeline.sends = Sends::synchronous;
+        }
         return options;
     }
     static void perturb(Storage& storage) {
@@ -118,36 +134,68 @@ private:
 
 TEST_CASE("flux: ranks that divide layers, parameters, data and samples take the steps of one rank") {
     const Communicator world = Communicator::world("world");
-    FluxOnMesh one(mesh_of_one(), {});
-    const std::vector<double> of_one = one.take_steps(1, 2);
-    const double validated = one.validate();
+    const ModelConfig model = flux_model(flux_on_mesh());
     const auto modes = {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations,
                         RecomputeOptions::Mode::blocks};
-    const ModelConfig model = flux_model(flux_on_mesh());
-    size_t number = 0;
     std::vector<MeshShape> meshes =
         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp});
     if (world.size() > 4)  // each third one
         for (size_t i = 0; i < meshes.size(); ++i)
             meshes.erase(meshes.begin() + int64_t(i),
                          meshes.begin() + int64_t(std::min(i + 2, meshes.size())));
-    for (const MeshShape& shape : meshes)
-        for (const ContextExchange exchange :
-             {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
-            const bool by_heads = exchange == ContextExchange::heads;
-            if (shape.cp == 1 && exchange != ContextExchange::all_gather) continue;
-            if (!model->refusal({.context = shape.cp, .context_by_heads = by_heads}).empty()) continue;
-            const auto mode = *(modes.begin() + number++ % modes.size());
-            INFO(shape.text() << ", exchange " << int(exchange) << ", recomputation " << int(mode));
-            const Mesh mesh(world.split(0, "world"), shape);
-            FluxOnMesh run(mesh, {.exchange = exchange, .recompute = mode});
-            const std::vector<double> losses = run.take_steps(1, 2);
-            for (size_t i = 0; i < losses.size(); ++i) CHECK(relatively_close(losses[i], of_one[i], 1e-11));
-            CHECK(
-                relatively_close(run.engine().scalars().grad_norm, one.engine().scalars().grad_norm, 1e-10));
-            CHECK(relatively_close(run.validate(), validated, 1e-11));
-            CHECK(run.uses_what_was_planned());
+    for (const char* optimizer : {"AdamW", "Muon"}) {
+        FluxOnMesh one(mesh_of_one(), {.optimizer = optimizer});
+        const std::vector<double> of_one = one.take_steps(1, 2);
+        const double validated = one.validate();
+        const std::map<std::string, std::vector<double>> gradients = one.gradients(3);
+        size_t number = 0;
+        for (const MeshShape& shape : meshes)
+            for (const ContextExchange exchange :
+                 {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
+                const bool by_heads = exchange == ContextExchange::heads,
+                           is_usual = exchange == ContextExchange::all_gather;
+                if (!is_usual && (shape.cp == 1 || optimizer == std::string("Muon"))) continue;
+                if (!model->refusal({.context = shape.cp, .context_by_heads = by_heads}).empty()) continue;
+                const auto mode = *(modes.begin() + number++ % modes.size());
+                INFO(shape.text() << ", " << optimizer << ", exchange " << int(exchange) << ", recomputation "
+                                  << int(mode));
+                const Mesh mesh(world.split(0, "world"), shape);
+                FluxOnMesh run(mesh, {.exchange = exchange, .recompute = mode, .optimizer = optimizer});
+                const std::vector<double> losses = run.take_steps(1, 2);
+                for (size_t i = 0; i < losses.size(); ++i)
+                    CHECK(relatively_close(losses[i], of_one[i], 1e-11));
+                CHECK(relatively_close(run.validate(), validated, 1e-11));
+                for (const auto& [name, gradient] : run.gradients(3)) {
+                    INFO(name);
+                    CHECK(normalised_error(gradient, gradients.at(name)) <= 1e-9);
+                }
+                CHECK(run.uses_what_was_planned());
+            }
+    }
+}
+
+TEST_CASE("flux: every pipeline schedule computes the gradients of one rank") {
+    const Communicator world = Communicator::world("world");
+    FluxOnMesh one(mesh_of_one(), {});
+    const std::map<std::string, std::vector<double>> of_one = one.gradients(1);
+    bool recomputes = false;
+    for (const Schedule& schedule : schedules()) {
+        const PipelineShape shape = pipeline_shape(schedule.name, world.size(), local_samples);
+        const int64_t most = flux_model(flux_on_mesh())->all_layers() + 2;
+        if (!schedule.accepts(shape) || shape.ranks * shape.virtual_stages > most) continue;
+        recomputes = !recomputes;
+        INFO(schedule.name << ", recomputed blocks: " << recomputes);
+        const Mesh mesh(world.split(0, "world"), {.pp = world.size()});
+        FluxOnMesh run(mesh, {.recompute = recomputes ? RecomputeOptions::Mode::blocks
+                                                      : RecomputeOptions::Mode::operations,
+                              .schedule = schedule.name});
+        for (const auto& [name, gradient] : run.gradients(1)) {
+            INFO(name);
+            CHECK(normalised_error(gradient, of_one.at(name)) <= 1e-9);
         }
+        CHECK(relatively_close(run.validate(), one.validate(), 1e-11));
+        CHECK(run.uses_what_was_planned());
+    }
 }
 
 TEST_CASE("flux: a checkpoint of one mesh resumes on another with the losses of one rank") {

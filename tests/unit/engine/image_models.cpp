@@ -118,3 +118,37 @@ TEST_CASE("engine: a step of Flux can be recorded, and trains in bfloat16 and in
             CHECK(engine.used().activations == engine.layer_memory().activations);
         }
 }
+
+TEST_CASE("engine: frozen parts of Flux stay as they are, and what only they would need is not computed") {
+    const FluxConfig config = tiny_flux(2, 2);
+    const TestImages images(config.sizes(), 4);
+    const auto steps_with = [&](const std::vector<std::string>& frozen) {
+        EngineOptions options = image_options(RecomputeOptions::Mode::operations);
+        options.types.frozen = Frozen(frozen);
+        Engine engine(flux_model(config), options);
+        engine.allocate();
+        engine.model().parameters().initialise(5, 1);
+        engine.renew_weights();
+        std::map<std::string, std::vector<double>> before;
+        for (const Storage& storage : engine.model().parameters().storages())
+            before[storage.params().front().name] = values(storage.master);
+        for (int64_t number = 1; number <= 5; ++number) {
+            engine.compute_gradients(number, 1e-2, images.counted(),
+                                     [&](int64_t i) { return images.local_batch(i * 2, 2); });
+            CHECK(engine.update().taken);
+        }
+        for (const Storage& storage : engine.model().parameters().storages()) {
+            const Param& param = storage.params().front();
+            INFO(param.name);
+            CHECK((values(storage.master) == before[param.name]) == options.types.frozen.takes(param.name));
+        }
+        CHECK(engine.used().activations == engine.layer_memory().activations);
+        return std::pair(engine.model().first_trained(), engine.layer_memory().activations);
+    };
+    const auto all = steps_with({}), text = steps_with({"txt_"}),
+               late = steps_with({"_in\\.", "double_blocks"});
+    CHECK(all.first == 0);
+    CHECK(text.first == 0);
+    CHECK(late.first == 3);
+    CHECK(late.second < all.second);
+}
