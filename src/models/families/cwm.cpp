@@ -25,9 +25,9 @@ void hub_keys(HubKeys& keys, DecoderConfig& config) {
     keys.whole_rope_if_absent(config);
     keys.rope(config);
     keys.window(config, {.has_first = false});
-    // transformers refuses null
-    if (constexpr int64_t first_token = 128000; config.vocab > first_token)
-        keys.write("bos_token_id", first_token);
+    // transformers refuses null, which a folder without this token would have
+    constexpr int64_t first_token = 128000;
+    keys.write("bos_token_id", config.vocab > first_token ? first_token : 0);
 }
 
 DecoderConfig flavor(const FlavorSizes& sizes, int64_t window) {

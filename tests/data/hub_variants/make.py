@@ -144,7 +144,7 @@ FAMILIES = {
     "families/olmo3": {
         "no list of layers": {"layer_types": LEFT_OUT} | TIED,
         "an irregular list, biases": {"layer_types": [FULL, FULL, WINDOW, FULL]} | BIASES,
-        "older RoPE": {"rope_parameters": LEFT_OUT, "rope_theta": 20000.0, "rope_scaling": {
+        "older RoPE": {"rope_parameters": LEFT_OUT, "rope_theta": 500000.0, "rope_scaling": {
             "rope_type": "yarn", "attention_factor": 1.2, "beta_fast": 32.0, "beta_slow": 1.0, **YARN}}},
     "families/olmoe": {
         "normalised, tied": {"norm_topk_prob": True} | TIED,
