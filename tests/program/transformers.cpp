@@ -25,7 +25,6 @@
 
 using namespace coeus;
 using namespace coeus::test;
-using Catch::Contains;
 
 namespace {
 

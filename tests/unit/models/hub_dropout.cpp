@@ -16,7 +16,7 @@ TEST_CASE("config.json: dropout and noise that are not applied are named with th
     const TemporaryFolder folder;
     config_folder(folder,
                   minimal_llama + R"(, "attention_dropout": 0.0, "resid_pdrop": 0, "embd_pdrop": null)");
-    CHECK(read_hub_model(folder.path()).about_not_applied() == "");
+    CHECK(read_hub_model(folder.path()).about_not_applied().empty());
     config_folder(folder, minimal_llama + R"(, "attention_dropout": 0.1, "router_jitter_noise": 0.01,
         "attn_pdrop": 0.2, "embd_pdrop": 0.3, "hidden_dropout": 0.4, "resid_pdrop": 0.5, "residual_dropout": 1)");
     const HubModel model = read_hub_model(folder.path());
