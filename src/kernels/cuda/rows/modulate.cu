@@ -19,6 +19,12 @@ namespace {
 
 using workspace::modulate_block;
 
+/// A row of a tensor that is there.
+template <class T>
+__device__ T* row_at(const Rows<T>& rows, int64_t i) {
+    return rows.data + i * rows.ld;
+}
+
 /// A block for each row.
 template <class T>
 __global__ void modulate_kernel(Rows<T> y, Rows<const T> plus, Rows<const T> x, Rows<const T> shift,
@@ -44,15 +50,15 @@ __global__ void modulate_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const
          j += int64_t(gridDim.y) * blockDim.x * size) {
         alignas(16) A of_scale[size] = {}, of_shift[size] = {};
         A factors[size];
-        const Pack<T, size> scales = load_pack<size>(scale[sequence] + j);
+        const Pack<T, size> scales = load_pack<size>(row_at(scale, sequence) + j);
         COEUS_UNROLL
         for (int e = 0; e < size; ++e) factors[e] = base + load(scales.values[e]);
         const auto take = [&]<int count>(std::integral_constant<int, count>, int64_t i) {
             Pack<T, size> d[count], in[count];
             COEUS_UNROLL
             for (int r = 0; r < count; ++r) {
-                d[r] = load_pack<size>(dy[i + r] + j);
-                in[r] = load_pack<size>(x[i + r] + j);
+                d[r] = load_pack<size>(row_at(dy, i + r) + j);
+                in[r] = load_pack<size>(row_at(x, i + r) + j);
             }
             COEUS_UNROLL
             for (int r = 0; r < count; ++r) {
@@ -60,11 +66,16 @@ __global__ void modulate_backward_kernel(Rows<T> dx, Acc<T>* partial, Rows<const
                 for (int e = 0; e < size; ++e)
                     d[r].values[e] = store<T>(modulated_gradient(load(d[r].values[e]), load(in[r].values[e]),
                                                                  factors[e], of_scale[e], of_shift[e]));
-                store_pack(dx[i + r] + j, d[r]);
+                if constexpr (size > 1)
+                    store_pack_at_once(row_at(dx, i + r) + j, d[r]);
+                else
+                    store_pack(row_at(dx, i + r) + j, d[r]);
             }
         };
         int64_t i = begin;
+        COEUS_NO_UNROLL
         for (; i + several <= end; i += several) take(std::integral_constant<int, several>(), i);
+        COEUS_NO_UNROLL
         for (; i < end; ++i) take(std::integral_constant<int, 1>(), i);
         constexpr int piece = size > 1 ? pack_count<A>() : 1;
         COEUS_UNROLL
