@@ -137,24 +137,24 @@ TEST_CASE("flux: ranks that divide layers, parameters, data and samples take the
     const ModelConfig model = flux_model(flux_on_mesh());
     const auto modes = {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations,
                         RecomputeOptions::Mode::blocks};
-    std::vector<MeshShape> meshes =
+    const std::vector<MeshShape> meshes =
         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp});
-    if (world.size() > 4)  // each third one
-        for (size_t i = 0; i < meshes.size(); ++i)
-            meshes.erase(meshes.begin() + int64_t(i),
-                         meshes.begin() + int64_t(std::min(i + 2, meshes.size())));
     for (const char* optimizer : {"AdamW", "Muon"}) {
+        if (optimizer == std::string("Muon") && world.size() > 4) continue;
         FluxOnMesh one(mesh_of_one(), {.optimizer = optimizer});
         const std::vector<double> of_one = one.take_steps(1, 2);
         const double validated = one.validate();
         const std::map<std::string, std::vector<double>> gradients = one.gradients(3);
         size_t number = 0;
-        for (const MeshShape& shape : meshes)
+        const bool is_muon = optimizer == std::string("Muon");
+        // not every mesh of many ranks
+        const size_t distance = world.size() > 4 || is_muon ? 5 : world.size() > 2 ? 2 : 1;
+        for (size_t i = 0; i < meshes.size(); i += distance)
             for (const ContextExchange exchange :
                  {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
-                const bool by_heads = exchange == ContextExchange::heads,
-                           is_usual = exchange == ContextExchange::all_gather;
-                if (!is_usual && (shape.cp == 1 || optimizer == std::string("Muon"))) continue;
+                const MeshShape& shape = meshes[i];
+                const bool by_heads = exchange == ContextExchange::heads;
+                if (exchange != ContextExchange::all_gather && (shape.cp == 1 || is_muon)) continue;
                 if (!model->refusal({.context = shape.cp, .context_by_heads = by_heads}).empty()) continue;
                 const auto mode = *(modes.begin() + number++ % modes.size());
                 INFO(shape.text() << ", " << optimizer << ", exchange " << int(exchange) << ", recomputation "
@@ -162,8 +162,8 @@ TEST_CASE("flux: ranks that divide layers, parameters, data and samples take the
                 const Mesh mesh(world.split(0, "world"), shape);
                 FluxOnMesh run(mesh, {.exchange = exchange, .recompute = mode, .optimizer = optimizer});
                 const std::vector<double> losses = run.take_steps(1, 2);
-                for (size_t i = 0; i < losses.size(); ++i)
-                    CHECK(relatively_close(losses[i], of_one[i], 1e-11));
+                for (size_t step = 0; step < losses.size(); ++step)
+                    CHECK(relatively_close(losses[step], of_one[step], 1e-11));
                 CHECK(relatively_close(run.validate(), validated, 1e-11));
                 for (const auto& [name, gradient] : run.gradients(3)) {
                     INFO(name);
@@ -176,6 +176,7 @@ TEST_CASE("flux: ranks that divide layers, parameters, data and samples take the
 
 TEST_CASE("flux: every pipeline schedule computes the gradients of one rank") {
     const Communicator world = Communicator::world("world");
+    if (world.size() > 4) return;  // not enough layers for most schedules
     FluxOnMesh one(mesh_of_one(), {});
     const std::map<std::string, std::vector<double>> of_one = one.gradients(1);
     bool recomputes = false;
