@@ -74,7 +74,8 @@ TEST_CASE(
     for (const std::string& name : golden_models()) {
         const fs::path model = golden(name);
         const bool on_mesh = !name.starts_with("families/") || part.takes_next();
-        cases.push_back({name, [=] { return unknown_architecture(model); }, [=] { compare(model, on_mesh); }});
+        cases.push_back(
+            {name, [=] { return unknown_architecture(model); }, [=] { compare(model, on_mesh); }});
     }
     compare_golden(cases);
 }
