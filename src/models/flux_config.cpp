@@ -91,6 +91,7 @@ public:
     std::string description() const override;
     std::string other_shape(const std::string& description, const std::string& source) const override;
     bool attends_to_all() const override { return true; }
+    std::vector<int64_t> streams() const override { return {config_.text_tokens, config_.patches()}; }
     int64_t parameters() const override;
     int64_t active_parameters() const override { return parameters(); }
     double flops_per_token(int64_t seq_len) const override;

@@ -5,6 +5,9 @@
 #include "coeus/base/text.hpp"
 #include "precision_from_deck.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace coeus {
 
 namespace {
@@ -61,8 +64,35 @@ void require_parts_fit(const ModelConfig& model, const EngineOptions& options) {
     }
 }
 
+// Parts of a sequence that have matrices of their own. Their lengths follow from the data, so the number of
+// samples must fit. If ranks divide them, blocks of MX lie within one part, as on one rank.
+void require_streams_fit(const EngineOptions& options, const std::vector<int64_t>& streams,
+                         const std::string& what, int64_t multiple) {
+    const int64_t ranks = options.mesh.cp, micro_batches = options.pipeline.timetable.microbatches;
+    int64_t common = multiple;
+    std::vector<std::string> lengths;
+    for (const int64_t tokens : streams) {
+        common = std::gcd(common, tokens / ranks);
+        lengths.push_back(std::to_string(tokens / ranks));
+    }
+    if (ranks > 1 && common < multiple && has_blocks(options.types.precision.linear))
+        throw ConfigError(
+            "parallelism.context_parallel_degree = {}: leaves {} tokens of a sample's streams on each rank, "
+            "and {} "
+            "needs multiples of {}; set it to 1",
+            ranks, join(lengths, " and "), what, multiple);
+    const int64_t step = multiple / common * micro_batches, samples = options.training.sequences;
+    if (samples % step == 0) return;
+    throw ConfigError(
+        "training.local_batch_size = {}: {} needs multiples of {} tokens of each stream in a micro-batch, "
+        "and a "
+        "sample has {} on each rank; the nearest valid value is {}",
+        samples, what, multiple, join(lengths, " and "),
+        std::max<int64_t>(1, (samples + step / 2) / step) * step);
+}
+
 // GPUs multiply multiples of 16 tokens in 8 bits. With MX, the gradient of a weight sums over blocks of 32.
-void require_tokens_fit(const EngineOptions& options) {
+void require_tokens_fit(const ModelConfig& model, const EngineOptions& options) {
     const Recipe recipe = options.types.precision.linear;
     const bool mx = has_blocks(recipe);
     if (recipe == Recipe::none || (!mx && !multiplies_in_8_bits(options))) return;
@@ -76,6 +106,9 @@ void require_tokens_fit(const EngineOptions& options) {
         return sequences * (seq_len / mesh.cp) / mesh.tp % multiple == 0 &&
                (!mx || mesh.cp == 1 || seq_len / parts % multiple == 0);
     };
+    const std::string what = mx ? "MXFP8" : fmt::format("{} on GPUs", converter_of(recipe, false));
+    if (const std::vector<int64_t> streams = model->streams(); !streams.empty())
+        return require_streams_fit(options, streams, what, multiple);
     const int64_t seq_len = options.training.seq_len;
     if (fits(seq_len)) return;
     const int64_t step = mesh.tp * parts, middle = seq_len / step;
@@ -86,8 +119,8 @@ void require_tokens_fit(const EngineOptions& options) {
     throw ConfigError(
         "training.seq_len = {}: {} needs multiples of {} tokens of a micro-batch ({} x seq_len) on each "
         "rank{}; the nearest valid value is {}",
-        seq_len, mx ? "MXFP8" : fmt::format("{} on GPUs", converter_of(recipe, false)), multiple, sequences,
-        mx && mesh.cp > 1 ? ", and in each part of a sequence" : "", nearest);
+        seq_len, what, multiple, sequences, mx && mesh.cp > 1 ? ", and in each part of a sequence" : "",
+        nearest);
 }
 
 }  // namespace
@@ -104,7 +137,7 @@ bool multiplies_experts_in_8_bits(const EngineOptions& options) {
 void require_precision_fits(const Config& config, const ModelConfig& model, const EngineOptions& options) {
     require_experts(config, model);
     require_parts_fit(model, options);
-    require_tokens_fit(options);
+    require_tokens_fit(model, options);
 }
 
 void require_8_bit_products(const EngineOptions& options, const std::string& gpu, int capability) {

@@ -66,9 +66,12 @@ public:
     /// description of this kind of model.
     virtual std::string other_shape(const std::string& description, const std::string& source) const = 0;
 
-    /// True if a token attends to all tokens of its sequence, and not only to those before it. Then ranks that
-    /// divide sequences have equal work without balancing.
+    /// True if a token attends to all tokens of its sequence, and not only to those before it. Then ranks
+    /// that divide sequences have equal work without balancing.
     virtual bool attends_to_all() const { return false; }
+    /// If parts of a sequence have matrices of their own: the tokens of each part. Empty: all tokens have the
+    /// same.
+    virtual std::vector<int64_t> streams() const { return {}; }
     /// Elements of all parameters, and of those that one token or sample uses.
     virtual int64_t parameters() const = 0;
     virtual int64_t active_parameters() const = 0;

@@ -105,6 +105,7 @@ TEST_CASE("flux: ranks divide layers, parameters, data and the tokens of a sampl
     CHECK_THAT(model->refusal({.context = 3, .context_by_heads = true}), Contains("the 2 heads"));
     CHECK_THAT(model->refusal({.expert = 2}), Contains("flux tiny has no experts"));
     CHECK(model->attends_to_all());
+    CHECK(model->streams() == std::vector<int64_t>{3, 6});
 }
 
 TEST_CASE("flux: stages divide the blocks of both kinds, evenly or by their names") {

@@ -3,7 +3,9 @@
 // prints.
 #include "coeus/base/error.hpp"
 #include "coeus/deck/command_line.hpp"
+#include "coeus/models/flux_config.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/setup/precision_checks.hpp"
 #include "coeus/setup/run_options.hpp"
 #include "coeus/train/preflight.hpp"
 #include "support/catch.hpp"
@@ -329,4 +331,38 @@ TEST_CASE(
     CHECK(warnings(with_experts + experts("mx") + Words{"--quantize.grouped_mm.mx.fqns=expert_s"}) ==
           Words{"quantize.grouped_mm.mx converts nothing: all experts stay in bfloat16 "
                 "(model.print_after_conversion prints why)"});
+}
+
+TEST_CASE("precision options: streams with matrices of their own have multiples of 16 or 32 tokens each") {
+    FluxConfig flux = find_flux_flavor("flux-debug");
+    flux.text_tokens = 24;  // and 256 patches
+    const auto error_of = [&](int64_t samples, Recipe recipe, Backend backend, int cp, int micro_batches) {
+        EngineOptions options = {.training = {samples, flux.sizes().tokens()}, .mesh = {.cp = cp}};
+        options.types.precision.linear = recipe;
+        options.machine.backend = backend;
+        options.pipeline.timetable.microbatches = micro_batches;
+        try {
+            require_precision_fits({}, flux_model(flux), options);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(error_of(3, Recipe::mx_floor, Backend::cpu, 1, 1) ==
+          "training.local_batch_size = 3: MXFP8 needs multiples of 32 tokens of each stream in a "
+          "micro-batch, and a "
+          "sample has 24 and 256 on each rank; the nearest valid value is 4");
+    CHECK(error_of(4, Recipe::mx_floor, Backend::cpu, 1, 1).empty());
+    CHECK_THAT(error_of(4, Recipe::mx_floor, Backend::cpu, 1, 2), Contains("the nearest valid value is 8"));
+    CHECK(error_of(3, Recipe::rowwise, Backend::cpu, 1, 1).empty());
+    CHECK_THAT(error_of(1, Recipe::rowwise, Backend::cuda, 1, 1), Contains("the nearest valid value is 2"));
+    CHECK(error_of(2, Recipe::rowwise, Backend::cuda, 1, 1).empty());
+    CHECK(error_of(4, Recipe::rowwise, Backend::cuda, 2, 1).empty());
+    CHECK(error_of(8, Recipe::mx_floor, Backend::cpu, 2, 1) ==
+          "parallelism.context_parallel_degree = 2: leaves 12 and 128 tokens of a sample's streams on each "
+          "rank, and "
+          "MXFP8 needs multiples of 32; set it to 1");
+    flux.text_tokens = 64;
+    CHECK(error_of(1, Recipe::mx_floor, Backend::cpu, 2, 1).empty());
+    CHECK(error_of(3, Recipe::none, Backend::cuda, 2, 1).empty());
 }
