@@ -156,7 +156,7 @@ TEST_CASE("full attention with another mask, or with a cache, is refused") {
     const Kernels& k = cpu_kernels();
     AttentionShape full = {1, 4, 1, 1, 2, 0.5};
     full.causal = false;
-    const auto refused = [&](KernelCase c, const std::string& why) {
+    const auto refused = [&](const KernelCase& c, const std::string& why) {
         const Operands operands = prepared_operands(c, Dtype::f32, Dtype::f32);
         PlannedExec exec(c, operands, 1);
         CHECK_THROWS_WITH(c.call(k, exec, operands), Catch::Contains(why));
