@@ -239,7 +239,7 @@ std::vector<Option> model_options() {
               "the next token")
             .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"})
             .refuses({"MSELoss"},
-                     "is the loss of models that make images; a language model has none; remove it")
+                     "it is the loss of models that make images; a language model has none; remove it")
             .defaults_to("as the model needs"),
         works(COEUS_FIELD(loss.mtp_scale), to_run,
               "Multi-token prediction: weight of the mean loss of all depths")

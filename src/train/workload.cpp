@@ -19,18 +19,24 @@ namespace coeus {
 
 namespace {
 
+// Whether documents alone limit the tokens that a token attends to, in all layers.
+bool attends_to_all_before(const DecoderConfig& model) {
+    return model.head_sizes().window == 0 && (model.is_latent() || model.grouped().chunk == 0);
+}
+
 class TextWorkload : public Workload {
 public:
     TextWorkload(const Config& config, const DecoderConfig& model, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads)
         : config_(&config),
           data_(config, model.vocab, cache_folder, world, threads),
-          divides_heads_(ModelConfig(model)
-                             ->refusal({.tensor = config.parallelism.tensor_parallel_degree,
-                                        .context = config.parallelism.context_parallel_degree,
-                                        .expert = config.parallelism.expert_parallel_degree,
-                                        .context_by_heads = true})
-                             .empty()) {
+          heads_would_balance_(attends_to_all_before(model) &&
+                               ModelConfig(model)
+                                   ->refusal({.tensor = config.parallelism.tensor_parallel_degree,
+                                              .context = config.parallelism.context_parallel_degree,
+                                              .expert = config.parallelism.expert_parallel_degree,
+                                              .context_by_heads = true})
+                                   .empty()) {
         if (data_.validation()) evaluator_.emplace(config, *data_.validation(), data_.validation_names());
         if (!config.validation.tasks.empty()) tasks_.emplace(config, model, world);
         if (config.validation.prompts.empty()) return;
@@ -97,17 +103,19 @@ private:
         const auto ranks = int(p.context_parallel_degree);
         constexpr int64_t most_samples = 64;
         constexpr double tolerated = 1.1;
-        if (ranks == 1 || !config_->training.document_mask || !divides_heads_ ||
+        if (ranks == 1 || !config_->training.document_mask || !heads_would_balance_ ||
             p.context_parallel_rotate_method == "heads")
             return "";
-        TokenReader reader(data_.training());
-        const int64_t samples = std::min(most_samples, samples_per_epoch());
-        reader.reserve(samples);
         const int64_t together = p.pipeline_parallel_degree > 1 ? p.pipeline_parallel_microbatch_size
                                                                 : config_->training.local_batch_size;
-        const double busiest = busiest_over_mean(
-            reader.read(0, samples, 0).samples.text, together, ranks,
-            p.context_parallel_load_balancer == "headtail" ? Balancing::head_tail : Balancing::none);
+        DocumentBalance balance(
+            ranks, p.context_parallel_load_balancer == "headtail" ? Balancing::head_tail : Balancing::none);
+        TokenReader reader(data_.training());
+        reader.reserve(together);
+        const int64_t samples = std::min(most_samples, samples_per_epoch()) / together * together;
+        for (int64_t first = 0; first < samples; first += together)
+            balance.add(reader.read(first, together, 0).samples.text);
+        const double busiest = balance.busiest_over_mean();
         if (busiest < tolerated) return "";
         return fmt::format(
             "documents divide the attention of context-parallel ranks unequally: in {}, the busiest rank has "
@@ -118,7 +126,7 @@ private:
 
     const Config* config_;
     TrainingData data_;
-    bool divides_heads_;
+    bool heads_would_balance_;
     std::optional<Evaluator> evaluator_;
     std::optional<ValidationTasks> tasks_;
     std::optional<ValidationPrompts> prompts_;

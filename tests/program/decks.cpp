@@ -31,7 +31,7 @@ TEST_CASE("a wrong command line ends with exit code 2 and a message") {
                         "device = gpu: must be one of auto, cpu, cuda; did you mean cuda?");
     expect_config_error(
         run_coeus({"train", "--loss.loss_fn=MSELoss"}),
-        "loss.loss_fn = MSELoss: is the loss of models that make images; a language model has "
+        "loss.loss_fn = MSELoss: it is the loss of models that make images; a language model has "
         "none; remove it");
 }
 

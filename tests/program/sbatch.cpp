@@ -109,6 +109,11 @@ TEST_CASE("a second job script evaluates the checkpoints of the run beside it") 
                    Arguments{deck, "--gpus-per-node=0", "--evaluate", bad, "--model.hf_assets_path=" + tok} +
                    can_run),
                Contains("bad.jsonl, line 1: gold = 1: must be from 0 to 0"));
+    // with the tokenizer here: files that are elsewhere, and a training, which has none
+    const std::string here_too = "--model.hf_assets_path=" + tok;
+    CHECK_THAT(printed({"--gpus-per-node=0", "--evaluate=a.jsonl", here_too}),
+               Contains("# warning: a.jsonl does not exist here"));
+    CHECK_THAT(printed({"--gpus-per-node=0", here_too}), Contains("train_and_requeue"));
 }
 
 TEST_CASE("no name or argument breaks a job script") {

@@ -339,8 +339,8 @@ std::string as_comments(const Findings& found) {
     return text;
 }
 
-// Refuses what evaluate would refuse of the files, as far as they and the tokenizer are here. Those that may
-// exist only where the job runs are comments.
+// Refuses what evaluate would refuse of the first lines of the files, if they and the tokenizer are here.
+// Those that may exist only where the job runs are comments.
 std::string checked_files(const Arguments& files, const Config& config) {
     Arguments here;
     std::string text;
@@ -351,8 +351,9 @@ std::string checked_files(const Arguments& files, const Config& config) {
         else
             text += "# warning: " + std::regex_replace(file, std::regex("\n"), " ") +
                     " does not exist here; it must exist where the job runs\n";
-    if (const std::string tokenizer = config.model.tokenizer(); Tokenizer::is_at(tokenizer))
-        read_tasks(here, Tokenizer(tokenizer), {.context = config.training.seq_len});
+    constexpr int64_t lines = 1000;  // of each file, so that this takes no longer than a moment
+    if (const std::string tokenizer = config.model.tokenizer(); !here.empty() && Tokenizer::is_at(tokenizer))
+        read_tasks(here, Tokenizer(tokenizer), {.context = config.training.seq_len, .limit = lines});
     return text;
 }
 

@@ -22,7 +22,10 @@ double busiest(const std::vector<std::vector<int32_t>>& begins, int64_t together
             start.push_back(at);
         }
     const SampleRows rows = {.sequences = int64_t(begins.size()), .seq_len = length, .document_start = start};
-    return busiest_over_mean(rows, together, ranks, balancing);
+    DocumentBalance balance(ranks, balancing);
+    for (int64_t first = 0; first < rows.sequences; first += together)
+        balance.add(rows.slice(first, together));
+    return balance.busiest_over_mean();
 }
 
 }  // namespace
