@@ -38,9 +38,15 @@ std::vector<int64_t> rounded(const std::vector<double>& weights) {
     return whole;
 }
 
-std::vector<double> sizes(const std::vector<Sampler>& sources) {
+std::vector<double> sizes(const std::vector<SampleOrder>& sources) {
     std::vector<double> all;
-    for (const Sampler& source : sources) all.push_back(double(source.num_windows()));
+    for (const SampleOrder& source : sources) all.push_back(double(source.count()));
+    return all;
+}
+
+std::vector<SampleOrder> orders_of(const std::vector<Sampler>& sources) {
+    std::vector<SampleOrder> all;
+    for (const Sampler& source : sources) all.push_back(source.order());
     return all;
 }
 
@@ -89,44 +95,52 @@ BlendOrder::Place BlendOrder::place_of(int64_t i) {
     return {source, round * weights_[source] + taken_[source] - 1};
 }
 
-SampleStream::SampleStream(const Sampler& source) : sources_{source}, order_({1.0}) {}
-
-SampleStream::SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights)
+SourceBlend::SourceBlend(std::vector<SampleOrder> sources, const std::vector<double>& weights)
     : sources_(std::move(sources)), order_(weights.empty() ? sizes(sources_) : weights) {
     require(weights.empty() || weights.size() == sources_.size(), "a weight for each source");
 }
 
-int64_t SampleStream::num_windows() const {
+int64_t SourceBlend::count() const {
     int64_t sum = 0;
-    for (const Sampler& source : sources_) sum += source.num_windows();
+    for (const SampleOrder& source : sources_) sum += source.count();
     return sum;
 }
 
-double SampleStream::passes(size_t number, int64_t samples) const {
-    return double(samples) * part(number) / double(sources_[number].num_windows());
+double SourceBlend::passes(size_t number, int64_t samples) const {
+    return double(samples) * part(number) / double(sources_[number].count());
 }
 
-int64_t SampleStream::first_epoch() const {
+int64_t SourceBlend::first_epoch() const {
     BlendOrder order = order_;
-    int64_t periods = INT64_MAX;  // number of periods without a repeated window
+    int64_t periods = INT64_MAX;  // number of periods without a repeated sample
     for (size_t k = 0; k < sources_.size(); ++k)
-        periods = std::min(periods, sources_[k].num_windows() / order.count(k));
+        periods = std::min(periods, sources_[k].count() / order.count(k));
     for (int64_t i = periods * order.period();; ++i) {
         const auto [source, index] = order.place_of(i);
-        if (index >= sources_[source].num_windows()) return i;
+        if (index >= sources_[source].count()) return i;
     }
 }
 
-BlendOrder::Place SampleStream::window_of(int64_t i) {
+SourceBlend::Place SourceBlend::place_of(int64_t i) {
     const auto [source, index] = order_.place_of(i);
-    return {source, sources_[source].window_of(index)};
+    return {source, sources_[source](index), index / sources_[source].count(), index};
+}
+
+SampleStream::SampleStream(const Sampler& source) : SampleStream(std::vector<Sampler>{source}, {}) {}
+
+SampleStream::SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights)
+    : sources_(std::move(sources)), blend_(orders_of(sources_), weights) {}
+
+BlendOrder::Place SampleStream::window_of(int64_t i) {
+    const SourceBlend::Place place = blend_.place_of(i);
+    return {place.source, place.sample};
 }
 
 int64_t SampleStream::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                              std::span<int32_t> document_start) {
-    const auto [source, index] = order_.place_of(i);
-    last_source_ = source;
-    return sources_[source].sample(index, inputs, labels, document_start);
+    const SourceBlend::Place place = blend_.place_of(i);
+    last_source_ = place.source;
+    return sources_[place.source].sample(place.index, inputs, labels, document_start);
 }
 
 }  // namespace coeus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
+#include "coeus/data/encoded_file.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/hdf5/hdf5.hpp"
 #include "elements.hpp"
@@ -40,6 +41,10 @@ void check_documents(const RawFile& raw, const TokenFile::Place& documents, int6
 TokenFile::Layout hdf5_layout(const std::string& path) {
     const RawFile raw = RawFile::open(path);
     const hdf5::File file = hdf5::File::open(path);
+    if (is_encoded_file(path))
+        throw ConfigError(
+            "{} has encoded images, which a language model cannot read; its data are text or token files",
+            path);
     const auto find = [&](const char* name, std::initializer_list<hdf5::Type> types, const char* as) {
         const hdf5::Dataset array = file.dataset(name);
         const int64_t count = array.shape().count();

@@ -8,6 +8,12 @@
 
 namespace coeus::hdf5 {
 
+namespace {
+
+constexpr int most_dimensions = 5;
+
+}  // namespace
+
 Dataset::Dataset(Handle handle, std::string file, std::string name)
     : Object(std::move(handle), std::move(file), std::move(name)) {
     const Handle type(COEUS_CHECK_HDF5(H5Dget_type(handle_.id()), file_), close_type);
@@ -15,18 +21,22 @@ Dataset::Dataset(Handle handle, std::string file, std::string name)
     require_own_storage();
     const Handle space(COEUS_CHECK_HDF5(H5Dget_space(handle_.id()), file_), close_space);
     const int rank = H5Sget_simple_extent_ndims(space.id());
-    if (rank < 0 || rank > 4)
-        throw ConfigError("{}: {} has {} dimensions; 0 to 4 are possible", file_, name_, rank);
-    hsize_t extents[4] = {};
+    if (rank < 0 || rank > most_dimensions)
+        throw ConfigError("{}: {} has {} dimensions; 0 to {} are possible", file_, name_, rank,
+                          most_dimensions);
+    hsize_t extents[most_dimensions] = {};
     COEUS_CHECK_HDF5(H5Sget_simple_extent_dims(space.id(), extents, nullptr), file_);
-    shape_.rank = rank;
     int64_t most = std::numeric_limits<int64_t>::max() / 8;  // elements of at most 8 bytes
     for (int i = 0; i < rank; ++i) {
         if (extents[i] > hsize_t(most))
             throw ConfigError("{}: {} has more elements than a file can have", file_, name_);
         most /= std::max(int64_t(1), int64_t(extents[i]));
-        shape_[i] = int64_t(extents[i]);
+        extents_.push_back(int64_t(extents[i]));
     }
+    const int joined = std::max(0, rank - 4);  // extents that are joined with the one after them
+    shape_.rank = rank - joined;
+    for (int i = 0; i < shape_.rank; ++i) shape_[i] = extents_[size_t(i + joined)];
+    for (int i = 0; i < joined; ++i) shape_[0] *= extents_[size_t(i)];
 }
 
 // HDF5 would open any file that the array names, and would wait if it is a pipe.
@@ -59,30 +69,34 @@ namespace {
 
 /// One piece of a flattened range as a box of the array.
 struct Box {
-    hsize_t start[4], count[4];
+    hsize_t start[most_dimensions], count[most_dimensions];
     int64_t elements;
 };
 
+using Extents = std::span<const int64_t>;
+
 /// The largest box that starts at flat element `first` and is part of [first, first + count).
-Box next_box(const Shape& shape, int64_t first, int64_t count) {
+Box next_box(Extents extents, int64_t first, int64_t count) {
     Box box;
+    const auto rank = int(extents.size());
+    const auto extent = [&](int i) { return extents[size_t(i)]; };
     int64_t stride = 1, position = first;
-    int64_t index[4], inner[4];
-    for (int i = shape.rank - 1; i >= 0; --i) {
+    int64_t index[most_dimensions], inner[most_dimensions];
+    for (int i = rank - 1; i >= 0; --i) {
         inner[i] = stride;
-        stride *= shape[i];
-        index[i] = position % shape[i];
-        position /= shape[i];
+        stride *= extent(i);
+        index[i] = position % extent(i);
+        position /= extent(i);
     }
     // the outermost dimension along which whole inner slices are taken: all indices inside it are 0
-    int along = shape.rank - 1;
-    while (along > 0 && index[along] == 0 && count >= shape[along] * inner[along]) --along;
+    int along = rank - 1;
+    while (along > 0 && index[along] == 0 && count >= extent(along) * inner[along]) --along;
     box.elements = 1;
-    for (int i = 0; i < shape.rank; ++i) {
+    for (int i = 0; i < rank; ++i) {
         box.start[i] = hsize_t(index[i]);
         int64_t n = 1;
-        if (i > along) n = shape[i];
-        if (i == along) n = std::min(shape[i] - index[i], count / inner[i]);
+        if (i > along) n = extent(i);
+        if (i == along) n = std::min(extent(i) - index[i], count / inner[i]);
         box.count[i] = hsize_t(n);
         box.elements *= n;
     }
@@ -91,13 +105,13 @@ Box next_box(const Shape& shape, int64_t first, int64_t count) {
 
 /// Calls move(file space, memory space, first element of the buffer) for each box of a flattened range.
 template <class Move>
-void for_each_box(const Shape& shape, int64_t first, int64_t count, const std::string& file, hid_t dataset,
+void for_each_box(Extents extents, int64_t first, int64_t count, const std::string& file, hid_t dataset,
                   Move move) {
     const Handle space(COEUS_CHECK_HDF5(H5Dget_space(dataset), file), close_space);
     for (int64_t done = 0; done < count;) {
         int64_t elements = 1;
-        if (shape.rank > 0) {
-            const Box box = next_box(shape, first + done, count - done);
+        if (!extents.empty()) {
+            const Box box = next_box(extents, first + done, count - done);
             elements = box.elements;
             COEUS_CHECK_HDF5(
                 H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, box.start, nullptr, box.count, nullptr),
@@ -118,18 +132,41 @@ void Dataset::read_elements(void* out, Type memory, int64_t first, int64_t count
         throw ConfigError("{}: {} has elements of type {}, but {} is expected", file_, name_, name_of(type_),
                           name_of(memory));
     const Handle element = make_type(memory, file_);
-    for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
+    for_each_box(extents_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
         void* to = static_cast<char*>(out) + done * size_of(memory);
         if (H5Dread(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, to) < 0)
             throw ConfigError("{}: {} cannot be read: {}", file_, name_, reason(file_));
     });
 }
 
+std::string Dataset::text(int64_t index) const {
+    require(shape_.rank == 1 && index >= 0 && index < shape_[0], "a text beyond the dataset");
+    const Handle type(COEUS_CHECK_HDF5(H5Dget_type(handle_.id()), file_), close_type);
+    std::string text;
+    for_each_box(extents_, index, 1, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t) {
+        const bool any_length = H5Tis_variable_str(type.id()) > 0;
+        char* place = nullptr;
+        if (!any_length) text.resize(H5Tget_size(type.id()));
+        void* to = any_length ? static_cast<void*>(&place) : text.data();
+        if (H5Dread(handle_.id(), type.id(), buffer, space, H5P_DEFAULT, to) < 0)
+            throw ConfigError("{}: {} cannot be read: {}", file_, name_, reason(file_));
+        if (any_length) text = place == nullptr ? "" : place;
+        H5free_memory(place);
+    });
+    text.resize(strnlen(text.data(), text.size()));
+    return text;
+}
+
+bool Dataset::has_texts() const {
+    const Handle type(COEUS_CHECK_HDF5(H5Dget_type(handle_.id()), file_), close_type);
+    return H5Tget_class(type.id()) == H5T_STRING;
+}
+
 void Dataset::write_elements(const void* in, Type memory, int64_t first, int64_t count) {
     require(first >= 0 && count >= 0 && first + count <= shape_.count(), "a write beyond the dataset");
     require(memory == type_, "a write of another type than the dataset's");
     const Handle element = make_type(memory, file_);
-    for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
+    for_each_box(extents_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
         const void* from = static_cast<const char*>(in) + done * size_of(memory);
         if (H5Dwrite(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, from) < 0)
             throw SystemError(fmt::format("{}: {} cannot be written: {}", file_, name_, reason(file_)));
@@ -207,6 +244,14 @@ int64_t Object::int_attribute(const std::string& name) const {
         open_attribute(handle_.id(), file_, name_, name, "an integer", {H5T_INTEGER});
     int64_t value = 0;
     COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_INT64, &value), file_);
+    return value;
+}
+
+double Object::real_attribute(const std::string& name) const {
+    const OpenAttribute attribute =
+        open_attribute(handle_.id(), file_, name_, name, "a number", {H5T_FLOAT, H5T_INTEGER});
+    double value = 0;
+    COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_DOUBLE, &value), file_);
     return value;
 }
 

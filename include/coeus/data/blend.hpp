@@ -47,27 +47,54 @@ private:
     std::vector<int64_t> taken_, lag_;  // lag: weight * step - taken * period
 };
 
+/// Sources whose samples are read in the order of each, mixed by weight.
+class SourceBlend {
+public:
+    /// Without weights, sources are weighted by their sizes, so that each sample is used once in an epoch of
+    /// all sources.
+    SourceBlend(std::vector<SampleOrder> sources, const std::vector<double>& weights);
+
+    size_t sources() const { return sources_.size(); }
+    /// The share of all samples that come from a source.
+    double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
+    /// Number of samples of all sources.
+    int64_t count() const;
+    /// How often each sample of a source is used in the first `samples` samples, on average (its epochs).
+    double passes(size_t number, int64_t samples) const;
+    /// Number of samples before one is used for the second time. Without weights, this is count(). Takes at
+    /// most the time for one period of the order.
+    int64_t first_epoch() const;
+
+    struct Place {
+        size_t source;
+        int64_t sample;  ///< its number in the whole source
+        int64_t epoch;   ///< how often the source was read before
+        int64_t index;   ///< of the sample in the stream of this source
+    };
+    /// The source of sample i. Not thread-safe.
+    Place place_of(int64_t i);
+
+private:
+    std::vector<SampleOrder> sources_;
+    BlendOrder order_;
+};
+
 /// The samples of training or validation: samplers with the same sequence length, in the order of a blend.
 class SampleStream {
 public:
     /// A single source.
     SampleStream(const Sampler& source);
-    /// Sources with the same sequence length. Without weights, they are weighted by their sizes, so that
-    /// each window is used once in an epoch of all sources.
+    /// Sources with the same sequence length, blended as by SourceBlend.
     SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights);
 
     int64_t seq_len() const { return sources_[0].seq_len(); }
     size_t sources() const { return sources_.size(); }
     const Sampler& source(size_t number) const { return sources_[number]; }
-    /// The share of all samples that come from a source.
-    double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
-    /// Number of windows of all sources.
-    int64_t num_windows() const;
-    /// How often each window of a source is used in the first `samples` samples, on average (its epochs).
-    double passes(size_t number, int64_t samples) const;
-    /// Number of samples before a window is used for the second time. Without weights, this is the number
-    /// of windows. Takes at most the time for one period of the order.
-    int64_t first_epoch() const;
+    /// As those of SourceBlend, for windows.
+    double part(size_t number) const { return blend_.part(number); }
+    int64_t num_windows() const { return blend_.count(); }
+    double passes(size_t number, int64_t samples) const { return blend_.passes(number, samples); }
+    int64_t first_epoch() const { return blend_.first_epoch(); }
     /// The source of sample i, and the number of its window in the whole file of this source. Not
     /// thread-safe.
     BlendOrder::Place window_of(int64_t i);
@@ -79,7 +106,7 @@ public:
 
 private:
     std::vector<Sampler> sources_;
-    BlendOrder order_;
+    SourceBlend blend_;
     size_t last_source_ = 0;
 };
 

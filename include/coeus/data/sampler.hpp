@@ -28,6 +28,7 @@ public:
     int64_t seq_len() const { return options_.seq_len; }
     /// Number of windows of this subset; samples [k num_windows, (k + 1) num_windows) are epoch k.
     int64_t num_windows() const { return order_.count(); }
+    const SampleOrder& order() const { return order_; }
     /// The number of sample i's window in the whole file.
     int64_t window_of(int64_t i) const { return order_(i); }
 

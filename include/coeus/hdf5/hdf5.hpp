@@ -85,6 +85,8 @@ public:
     bool has_attribute(const std::string& name) const;
     /// ConfigError if the attribute is absent or of another kind (integers of any width are converted).
     int64_t int_attribute(const std::string& name) const;
+    /// A number of any kind.
+    double real_attribute(const std::string& name) const;
     std::string string_attribute(const std::string& name) const;
 
 protected:
@@ -102,6 +104,9 @@ private:
 class Dataset : public Object {
 public:
     Type type() const { return type_; }
+    /// All extents; an array has at most five.
+    const std::vector<int64_t>& extents() const { return extents_; }
+    /// The same. If there are five, the first two are multiplied.
     const Shape& shape() const { return shape_; }
     /// Offset of the first byte in the file. None if the array is chunked, compressed, external, without
     /// elements or not yet allocated.
@@ -127,6 +132,10 @@ public:
     void write(std::span<const T> in, int64_t first = 0) {
         write_elements(in.data(), type_of<T>(), first, int64_t(in.size()));
     }
+    /// True if the elements are strings.
+    bool has_texts() const;
+    /// One of the strings of a 1-D array of strings, up to its first NUL.
+    std::string text(int64_t index) const;
     void read_elements(void* out, Type memory, int64_t first, int64_t count) const;
     void write_elements(const void* in, Type memory, int64_t first, int64_t count);
 
@@ -135,6 +144,7 @@ private:
     Dataset(Handle handle, std::string file, std::string name);
     void require_own_storage() const;
     Type type_ = Type::other;
+    std::vector<int64_t> extents_;
     Shape shape_;
 };
 
