@@ -36,13 +36,14 @@ Flags info_flags() {
         "--document "
         "N | DECK --step N | --build | --products [FOLDER]",
         "a file or folder",
-        "Shows what a file or folder is and contains: checkpoints, token files, tokenizers, decks, "
-        "safetensors files, Hugging Face folders, and folders of runs. The content, not the name, determines "
-        "its kind. The exit code is 2 for a deck whose run would be refused wherever it starts.");
+        "Shows what a file or folder is and contains: checkpoints, token files, encoded images, "
+        "tokenizers, decks, safetensors files, Hugging Face folders, and folders of runs. The content, not "
+        "the name, determines its kind. The exit code is 2 for a deck whose run would be refused wherever it "
+        "starts.");
     flags
         .add_switch("verify",
                     "also read and check all data: checksums of a checkpoint, ids of a token file, elements "
-                    "of weights")
+                    "of encodings and of weights")
         .add("diff", "OTHER", "",
              "compare weights with those of another checkpoint, run or Hugging Face folder")
         .add_switch("model", "for a deck: print one line per parameter, with elements and FLOPs per token")

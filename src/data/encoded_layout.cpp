@@ -77,11 +77,11 @@ private:
         require_there("scale", "0.3611");
         require_there("shift", "0.1159");
         require_there("text", "\"google/t5-v1_1-xxl, openai/clip-vit-large-patch14\"");
-        const Encoding encoding = {.codec = file_.string_attribute("codec"),
-                                   .factor = file_.int_attribute("factor"),
-                                   .scale = file_.real_attribute("scale"),
-                                   .shift = file_.real_attribute("shift"),
-                                   .text = file_.string_attribute("text")};
+        Encoding encoding = {.codec = file_.string_attribute("codec"),
+                             .factor = file_.int_attribute("factor"),
+                             .scale = file_.real_attribute("scale"),
+                             .shift = file_.real_attribute("shift"),
+                             .text = file_.string_attribute("text")};
         if (encoding.codec != "ae" && encoding.codec != "pixels")
             throw ConfigError("{}: the attribute codec is \"{}\", but must be \"ae\" or \"pixels\"", path_,
                               encoding.codec);

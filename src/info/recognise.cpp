@@ -3,6 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/patient_io.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/data/encoded_file.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hub_name.hpp"
@@ -37,8 +38,8 @@ int shown(const std::string& path, const Options& options) {
 }
 
 constexpr const char* known =
-    "coeus info shows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
-    "and run folders";
+    "coeus info shows checkpoints, token files, encoded images, tokenizers, decks, safetensors files, "
+    "Hugging Face folders and run folders";
 
 // The first bytes of a file, at most `most`.
 std::string beginning(const std::string& path, size_t most) {
@@ -101,11 +102,13 @@ bool looks_like_tiktoken(const std::string& line) {
 
 Show kind_of_hdf5(const std::string& path) {
     require_sound_layout(path);
+    if (is_encoded_file(path)) return shown<show_encoded_file>;
     const hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format")) return shown<show_checkpoint>;
     if (file.has("tokens")) return shown<show_token_file>;
-    throw ConfigError("{} is an HDF5 file, but neither a checkpoint nor a token file: it contains {}", path,
-                      file.names().empty() ? "nothing" : join(file.names(), ", "));
+    throw ConfigError(
+        "{} is an HDF5 file, but neither a checkpoint nor a token file nor encoded images: it contains {}",
+        path, file.names().empty() ? "nothing" : join(file.names(), ", "));
 }
 
 std::string keys_of(const Json::Object& object) {

@@ -340,8 +340,8 @@ TEST_CASE("info names what it does not recognise") {
     const auto of = [&](const std::string& name, const std::string& content) {
         write_file(folder / name, content);
         const std::string text = refused_info({folder / name});
-        CHECK_THAT(text, Contains("coeus info shows checkpoints, token files, tokenizers, decks, safetensors "
-                                  "files, Hugging Face folders and run folders"));
+        CHECK_THAT(text, Contains("coeus info shows checkpoints, token files, encoded images, tokenizers,") &&
+                             Contains(" Hugging Face folders and run folders"));
         return text;
     };
     write_file(folder / "empty", "");

@@ -41,6 +41,7 @@ void show_samples(const std::vector<std::string>& arguments, const Part& part);
 
 void show_checkpoint(const std::string& file, const Options& options);
 void show_token_file(const std::string& path, const Options& options);
+void show_encoded_file(const std::string& path, const Options& options);
 /// `place`: a folder or a file.
 void show_tokenizer(const std::string& place, const Options& options);
 /// Returns the exit code that follows from what was found: 2 if a run would be refused wherever it starts,
