@@ -166,6 +166,7 @@ void inherit_tied(const JsonView& config, Json& text, const std::string& folder)
 DecoderConfig model_of_keys(const ModelFamily& family, const JsonView& json) {
     DecoderConfig config;
     HubKeys keys(family, json);
+    keys.constant("is_causal", true, "attention to later tokens is not implemented yet");
     family.hub_keys(keys, config);
     return config;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXAONE 4 (LG AI Research 2025): norms after the sublayers, and of each head of queries and keys. If layers
-// have a window, the others have no RoPE.
+// EXAONE 4 (LG AI Research 2025): norms after the sublayers, and of each head of queries and keys. If
+// config.json has a window, the layers without it have no RoPE, even if they are all layers.
 #include "coeus/models/family.hpp"
 #include "coeus/models/hub_keys.hpp"
 
@@ -11,6 +11,7 @@ namespace coeus::exaone4 {
 namespace {
 
 const LayerChoice usual_windowed = {.word = "1110"};
+constexpr int64_t usual_window = 4096;
 
 LayerChoice all_but(const LayerChoice& choice, int64_t layers) {
     std::vector<bool> has;
@@ -28,19 +29,21 @@ void read_pattern(const JsonView& json, DecoderConfig& config) {
 
 void hub_keys(HubKeys& keys, DecoderConfig& config) {
     // transformers' defaults
-    keys.usual(
-        config,
-        {.attention = GroupedAttentionConfig{.kv_heads = 32, .qk_norm = QkNorm::before_rope, .window = 4096},
-         .windowed = usual_windowed,
-         .rope = {.layout = RopeLayout::half_split},
-         .norm_placement = NormPlacement::after,
-         .max_seq_len = 2048});
+    keys.usual(config, {.attention =
+                            GroupedAttentionConfig{
+                                .kv_heads = 32, .qk_norm = QkNorm::before_rope, .window = usual_window},
+                        .windowed = usual_windowed,
+                        .rope = {.layout = RopeLayout::half_split},
+                        .norm_placement = NormPlacement::after,
+                        .max_seq_len = 2048});
     keys.silu();
     keys.rope(config);
     if (keys.reads()) read_pattern(keys.json(), config);
-    keys.window(config, {.has_first = false});
-    if (keys.reads() && config.grouped().window > 0)
-        config.without_rope = all_but(config.windowed, config.layers);
+    const bool has_rope = config.without_rope.before(config.layers) < config.layers;
+    keys.window(config, {.has_first = false, .without_any = has_rope ? 0 : usual_window});
+    if (!keys.reads() || is_null(keys.json(), "sliding_window")) return;
+    const bool has_windows = config.grouped().window > 0;
+    config.without_rope = has_windows ? all_but(config.windowed, config.layers) : LayerChoice{};
 }
 
 DecoderConfig flavor(const FlavorSizes& sizes, int64_t window, bool tied, int64_t max_seq_len) {

@@ -152,6 +152,9 @@ FAMILIES = {
         "older YaRN": OLDER_YARN},
     "families/exaone4": {
         "no windows": {"sliding_window": None, "layer_types": [FULL] * 4},
+        "a window that no layer has": {"sliding_window": 5, "layer_types": [FULL] * 4},
+        "no window named, in no layer": {"sliding_window": LEFT_OUT, "layer_types": [FULL] * 4},
+        "a pattern without windows": {"sliding_window": 5, "sliding_window_pattern": 1, "layer_types": LEFT_OUT},
         "no list of layers, tied": {"layer_types": LEFT_OUT} | TIED,
         "an irregular list": {"layer_types": [FULL, WINDOW, WINDOW, FULL]} | LINEAR},
     "families/glm4": {

@@ -157,6 +157,10 @@ TEST_CASE("config.json of OLMo 3 and EXAONE 4: layers with a window, and what Ro
     CHECK(windows_and_ropes(of(exaone4, R"(, "sliding_window_pattern": 2)" + first)) == "b---");
     CHECK(windows_and_ropes(of(exaone4, R"(, "sliding_window": null, "layer_types": )" + types_of(4, 0))) ==
           "rrrr");
+    const std::string in_none = R"(, "layer_types": )" + types_of(4, 0);
+    CHECK(windows_and_ropes(of(exaone4, in_none)) == "----");
+    CHECK(windows_and_ropes(of(exaone4, R"(, "sliding_window": 5)" + in_none)) == "----");
+    CHECK(windows_and_ropes(of(exaone4, R"(, "sliding_window": 5, "sliding_window_pattern": 1)")) == "----");
     CHECK_THAT(
         message_of(config_folder(folder, four_layers(exaone4) + R"(, "sliding_window_pattern": "LLLG")")),
         Contains("sliding_window_pattern") && Contains("LLLG"));
@@ -166,6 +170,13 @@ TEST_CASE("config.json of OLMoE: clipped queries, keys and values are refused") 
     const TemporaryFolder folder;
     CHECK_THAT(message_of(config_folder(folder, four_layers("OlmoeForCausalLM") + R"(, "clip_qkv": 8.0)")),
                Contains("clip_qkv must be null (clipped queries, keys and values are not implemented yet)"));
+}
+
+TEST_CASE("config.json of any family: attention to later tokens is refused") {
+    const TemporaryFolder folder;
+    for (const std::string architecture : {"OlmoeForCausalLM", "Exaone4ForCausalLM"})
+        CHECK_THAT(message_of(config_folder(folder, four_layers(architecture) + R"(, "is_causal": false)")),
+                   Contains("is_causal must be true (attention to later tokens is not implemented yet)"));
 }
 
 TEST_CASE("families of other norms: names of norms in Hugging Face folders") {
