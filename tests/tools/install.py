@@ -141,7 +141,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.complete("train", "--dry"), ["--dry_run"])
         self.assertEqual(self.complete("train", "x.toml", "--training.seq"), ["--training.seq_len="])
         self.assertIn("--checkpoint.no_enable", self.complete("train", "--checkpoint.no_"))
-        self.assertEqual(self.complete("train", "--model.name", "=", "llama3"), ["llama3"])
+        self.assertEqual(self.complete("train", "--model.name", "=", "llama4"), ["llama4"])
         self.assertEqual(self.complete("generate", "--device", "c"), ["cuda", "cpu"])
         self.assertEqual(self.complete("help", "opt"), ["options"])
         self.assertEqual(self.complete("tokenize", "--training"), [])
