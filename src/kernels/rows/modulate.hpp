@@ -5,9 +5,30 @@
 //   loss = w sum (p - t)^2,        dp = 2 w (p - t)
 #pragma once
 
+#include "coeus/base/error.hpp"
+#include "coeus/device/tensor.hpp"
+#include "coeus/kernels/routing.hpp"
 #include "team.hpp"
 
 namespace coeus::rows {
+
+/// What the kernels of all backends require of their operands. For the backward, those are dx, dy, x, dshift
+/// and scale.
+inline void check_modulate(const Tensor& y, const Tensor& plus, const Tensor& x, const Tensor& shift,
+                           const Tensor& scale, const SequenceRows& rows) {
+    require(y.shape == x.shape && scale.cols() == x.cols() && rows.length > 0 &&
+                (x.rows() == 0 || rows.sequence_of(x.rows() - 1) < scale.rows()) &&
+                (!plus || plus.shape == x.shape) && (!shift || shift.shape == scale.shape),
+            "modulate: operands differ in shape");
+}
+inline void check_squared_error(const Tensor& losses, const Tensor& dprediction, const Tensor& prediction,
+                                const Tensor& target, const Tensor& weights, const SequenceRows& rows) {
+    const int64_t n = prediction.rows();
+    require(losses.count() == n && target.shape == prediction.shape &&
+                (!dprediction || dprediction.shape == prediction.shape) && rows.length > 0 &&
+                (n == 0 || rows.sequence_of(n - 1) < weights.count()),
+            "squared_error: operands differ in shape");
+}
 
 /// `more`: what is added, plus and shift, of which either or both may be left out.
 template <class Team, class T, class... More>

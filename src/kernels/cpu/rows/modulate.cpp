@@ -9,21 +9,9 @@
 
 namespace coeus::cpu {
 
-namespace {
-
-void check_modulate(const Tensor& y, const Tensor& x, const Tensor& scale, const SequenceRows& rows) {
-    require(y.rows() == x.rows() && y.cols() == x.cols() && scale.cols() == x.cols() && rows.length > 0 &&
-                (x.rows() == 0 || rows.sequence_of(x.rows() - 1) < scale.rows()),
-            "modulate: operands differ in shape");
-}
-
-}  // namespace
-
 void Cpu::modulate(Exec& exec, Tensor y, Tensor plus, Tensor x, Tensor shift, Tensor scale,
                    const SequenceRows& rows, double base) {
-    check_modulate(y, x, scale, rows);
-    require((!plus || plus.shape == x.shape) && (!shift || shift.shape == scale.shape),
-            "modulate: operands differ in shape");
+    coeus::rows::check_modulate(y, plus, x, shift, scale, rows);
     dispatch(x.dtype, [&]<class T>(T) {
         parallel_rows(exec, x.rows(), x.cols(), [&](int64_t i) {
             const int64_t s = rows.sequence_of(i);
@@ -36,9 +24,8 @@ void Cpu::modulate(Exec& exec, Tensor y, Tensor plus, Tensor x, Tensor shift, Te
 
 void Cpu::modulate_backward(Exec& exec, Tensor dx, Tensor dshift, Tensor dscale, Tensor dy, Tensor x,
                             Tensor scale, const SequenceRows& rows, double base) {
-    check_modulate(dx, x, scale, rows);
-    require(dy.shape == x.shape && dscale.shape == scale.shape && (!dshift || dshift.shape == scale.shape),
-            "modulate: operands differ in shape");
+    coeus::rows::check_modulate(dx, dy, x, dshift, scale, rows);
+    require(dscale.shape == scale.shape, "modulate: operands differ in shape");
     const int64_t n = x.rows(), width = x.cols(), sums = dshift ? 2 : 1,
                   blocks = workspace::blocks_of_sequence(rows, n);
     dispatch(x.dtype, [&]<class T>(T) {
@@ -87,10 +74,7 @@ void Cpu::modulate_backward(Exec& exec, Tensor dx, Tensor dshift, Tensor dscale,
 void Cpu::squared_error(Exec& exec, Tensor losses, Tensor dprediction, Tensor prediction, Tensor target,
                         Tensor weights, const SequenceRows& rows, const StepScalars& scalars) {
     const int64_t n = prediction.rows();
-    require(losses.count() == n && target.shape == prediction.shape &&
-                (!dprediction || dprediction.shape == prediction.shape) && rows.length > 0 &&
-                (n == 0 || rows.sequence_of(n - 1) < weights.count()),
-            "squared_error: operands differ in shape");
+    coeus::rows::check_squared_error(losses, dprediction, prediction, target, weights, rows);
     dispatch(prediction.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A* const loss = losses.as<A>();

@@ -115,19 +115,11 @@ __global__ void squared_error_kernel(Acc<T>* losses, Rows<T> dprediction, Rows<c
     if (team.first()) losses[row] = loss;
 }
 
-void check_modulate(const Tensor& y, const Tensor& x, const Tensor& scale, const SequenceRows& rows) {
-    require(y.rows() == x.rows() && y.cols() == x.cols() && scale.cols() == x.cols() && rows.length > 0 &&
-                (x.rows() == 0 || rows.sequence_of(x.rows() - 1) < scale.rows()),
-            "modulate: operands differ in shape");
-}
-
 }  // namespace
 
 void Cuda::modulate(Exec& exec, Tensor y, Tensor plus, Tensor x, Tensor shift, Tensor scale,
                     const SequenceRows& rows, double base) {
-    check_modulate(y, x, scale, rows);
-    require((!plus || plus.shape == x.shape) && (!shift || shift.shape == scale.shape),
-            "modulate: operands differ in shape");
+    coeus::rows::check_modulate(y, plus, x, shift, scale, rows);
     dispatch(x.dtype, [&]<class T>(T) {
         launch(exec, "modulate", {blocks_for(x.rows()), threads_for(x.cols())}, modulate_kernel<T>,
                rows_of<T>(y), rows_of<const T>(plus), rows_of<const T>(x), rows_of<const T>(shift),
@@ -137,9 +129,8 @@ void Cuda::modulate(Exec& exec, Tensor y, Tensor plus, Tensor x, Tensor shift, T
 
 void Cuda::modulate_backward(Exec& exec, Tensor dx, Tensor dshift, Tensor dscale, Tensor dy, Tensor x,
                              Tensor scale, const SequenceRows& rows, double base) {
-    check_modulate(dx, x, scale, rows);
-    require(dy.shape == x.shape && dscale.shape == scale.shape && (!dshift || dshift.shape == scale.shape),
-            "modulate: operands differ in shape");
+    coeus::rows::check_modulate(dx, dy, x, dshift, scale, rows);
+    require(dscale.shape == scale.shape, "modulate: operands differ in shape");
     const int64_t n = x.rows(), width = x.cols(), sequences = scale.rows(), sums = dshift ? 2 : 1,
                   blocks = workspace::blocks_of_sequence(rows, n);
     const Scope scope(exec.workspace);
@@ -174,10 +165,7 @@ void Cuda::modulate_backward(Exec& exec, Tensor dx, Tensor dshift, Tensor dscale
 void Cuda::squared_error(Exec& exec, Tensor losses, Tensor dprediction, Tensor prediction, Tensor target,
                          Tensor weights, const SequenceRows& rows, const StepScalars& scalars) {
     const int64_t n = prediction.rows();
-    require(losses.count() == n && target.shape == prediction.shape &&
-                (!dprediction || dprediction.shape == prediction.shape) && rows.length > 0 &&
-                (n == 0 || rows.sequence_of(n - 1) < weights.count()),
-            "squared_error: operands differ in shape");
+    coeus::rows::check_squared_error(losses, dprediction, prediction, target, weights, rows);
     dispatch(prediction.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         launch(exec, "squared_error", {blocks_for(div_ceil(n, loss_warps)), loss_threads},
